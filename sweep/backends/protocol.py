@@ -20,8 +20,8 @@ class Order:
     # loss (`Objective.constrained_loss`): a trial that ends with no lower one keeps no checkpoint
     to_beat: float | None = None
     whole: bool = False  # train all epochs, even if the target is reached
-    # stop before training if the data have this fingerprint: the result is known
-    known_data: str | None = None
+    # stop before training if the data have one of these fingerprints: there are results of earlier sweeps
+    known_data: tuple[str, ...] = ()
     moved: bool = False  # it did not fit into another process
     copied: bool = False  # it continues from its parent's checkpoint, and cannot begin anew
     waits: bool = False  # save at each decision epoch, because the trial may pause there
@@ -57,7 +57,10 @@ class Continues(TrialStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameData(TrialStep):
-    """The worker can train the trial on; the data that it has loaded have the fingerprint `Order.known_data`."""
+    """The worker can train the trial on; the fingerprint of the data that it has loaded is in `Order.known_data`.
+
+    It says so once, and then trains on unless the driver takes the trial away.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -340,23 +340,24 @@ class Coordinator:
 
         Return None if the trial's whole result was taken from an earlier sweep, if it has ended or pauses, or if the
         sweep stops. An earlier result is used only if a worker of this session has loaded the same data. Until then,
-        the order names the fingerprint of the data of that result, and the worker reports whether its own are equal
-        (`SameData`).
+        the order names the fingerprints of the data of all such results, and the worker reports whether its own are
+        among them (`SameData`).
         """
         if not self._ensure_parent_checkpoint(trial):
             return None
         answer = self._find_earlier_result(trial, self._known_data)
-        if answer is not None and answer.data in self._known_data:
+        if answer is None:
+            other_data = self._list_other_data(trial)
+        else:
             self._use_earlier_result(trial, answer)
-            answer = None
+            other_data = ()
         number = trial.started.trial
         # using the result may have ended the trial or paused it, or shown that the sweep must stop
         if number not in self._open or number in self._to_resume or self.stopping:
             return None
         trial.stage = Stage.TRAINING
-        known_data = answer.data if answer else None  # only of a result that is still to be used
         devices = self._sharing.devices(number, trial.started.params)
-        return self._terms.order(trial, devices, self._hooks.to_beat(), known_data)
+        return self._terms.order(trial, devices, self._hooks.to_beat(), other_data)
 
     def _choose_next(self, worker: str) -> NextTrial | None:
         """Return what a free worker trains next, without starting it; None if there is nothing to train now.
@@ -815,8 +816,7 @@ class Coordinator:
         trial must be trained on from there, it is queued for a worker that begins with the checkpoint.
         """
         answer = self._find_earlier_result(open_trial, {data})
-        # another one if the result with these data has been deleted since
-        if answer is None or answer.data != data:
+        if answer is None:  # those on these data cannot be used, or have been deleted since
             return
         if self._use_earlier_result(open_trial, answer) and self._has_worker(
             open_trial.started.trial
@@ -1009,11 +1009,21 @@ class Coordinator:
     def _find_earlier_result(self, trial: OpenTrial, known_data: Collection[str]) -> Answer | None:
         """Return a result of an earlier sweep that answers or continues a trial; None if there is none.
 
-        It is one on data with a fingerprint in ``known_data`` if there is such a result, otherwise on any data.
+        It is on data with a fingerprint in ``known_data``.
         """
         if not self._hooks.memo:
             return None
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch, known_data)
+
+    def _list_other_data(self, trial: OpenTrial) -> tuple[str, ...]:
+        """Return the fingerprints of the data that no worker has loaded yet, and on which a trial has earlier results.
+
+        Whether these can be used is only found out once a worker has loaded such data.
+        """
+        if not self._hooks.memo:
+            return ()
+        found = self._hooks.memo.list_data(trial.started, trial.epochs, trial.state.epoch)
+        return tuple(data for data in found if data not in self._known_data)
 
     def _use_earlier_result(self, trial: OpenTrial, answer: Answer) -> bool:
         """Copy an earlier result's checkpoint to a trial and log its epochs, up to where the trial stops or pauses.

@@ -185,11 +185,6 @@ class Answer:
     whole: bool  # False: the remaining epochs must be trained from the checkpoint
 
     @property
-    def data(self) -> str:
-        """Fingerprint of the earlier trial's data, which the answered trial must have as well; "" if it is unknown."""
-        return self.facts.data or ""
-
-    @property
     def reason(self) -> str:
         """Where the result is from, in words: the reason of the status of the trial that it answers."""
         sweep, _, trial = self.source.rpartition("/")
@@ -204,9 +199,12 @@ class EarlierResults(Protocol):
     ) -> Answer | None:
         """Return the result of an equal trial, or of a shorter one with a checkpoint; None if there is none.
 
-        The trial ``started`` is to train ``epochs`` epochs and already has ``done``; a shorter result must have more. A
-        result on data with a fingerprint in ``known_data`` comes before those on other data.
+        The trial ``started`` is to train ``epochs`` epochs and already has ``done``; a shorter result must have more.
+        The fingerprint of its data is in ``known_data``.
         """
+
+    def list_data(self, started: TrialStarted, epochs: int, done: int = 0) -> tuple[str, ...]:
+        """Return the fingerprints of all data that make `recall` look at a result if they are known."""
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:
         """Copy the checkpoints of a result to a trial of this sweep; return the path of the last one.

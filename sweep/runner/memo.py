@@ -44,6 +44,7 @@ class _TrialLocation:
     epochs: array[int] = field(default_factory=lambda: array("q"))
     end: int = 0
     ended: float = 0.0  # time of its end
+    data: str | None = None  # fingerprint of its data; None if it is unknown
 
     def read_end(self) -> TrialEnded:
         """Return the event that ended the trial. Raises `StoreError` if the log has changed or cannot be read."""
@@ -191,10 +192,11 @@ class Memo:
     def recall(
         self, started: TrialStarted, epochs: int, done: int = 0, known_data: Collection[str] = ()
     ) -> Answer | None:
-        """Return the result of an equal trial, or of a shorter one that can be continued; None if there is none.
+        """Return the result on known data of an equal trial, or of a shorter one to continue; None if there is none.
 
-        If several sweeps have one, as after the data have changed, it is one on known data, otherwise the latest of the
-        longest. If results exist but cannot be used, the user is told why, once for each reason.
+        Of several, it is the longest, and of equally long ones the latest. If there is none, but results exist that
+        cannot be used, the user is told why, once for each reason. As long as no data are known, this waits if
+        `list_data` names some, since a result on these may be used.
 
         Arguments:
             started: the start of the trial.
@@ -202,55 +204,81 @@ class Memo:
             done: number of epochs that the trial already has; a shorter result must have more.
             known_data: fingerprints of the data that workers have loaded; empty if none has yet.
         """
+        doubts: list[tuple[_TrialLocation, str]] = []
         # reasons not to continue, of the longest shorter trial first
         hindrances: list[tuple[_TrialLocation, str]] = []
-        other_data: Answer | None = None  # the first result that is on other data than those known
-        entries = self._entries.get(_make_memo_key(started, self._folds), [])
-        # first those of the same length, then shorter ones, the longest first, then longer ones, which only explain; of
-        # equals, the latest, whose data are most likely those of today
-        for entry in sorted(
-            entries,
+        has_other_data = False
+        for entry in self._list_entries(started, epochs, done):
+            if entry.data is not None and entry.data not in known_data:
+                has_other_data = True
+                continue
+            try:
+                end = entry.read_end()
+                if doubt := self._explain_difference(entry, end, started.trial):
+                    doubts.append((entry, doubt))
+                elif hindrance := self._find_hindrance(entry, end, started.params, epochs):
+                    hindrances.append((entry, hindrance))
+                else:
+                    whole = entry.length == epochs
+                    return self._make_answer(started.trial, entry, end, whole=whole)
+            except StoreError as error:  # the sweep has been deleted since
+                self._notify_once(
+                    entry.sweep, str(error), f"no more results of {entry.sweep} are reused: {error}"
+                )
+        if known_data or not has_other_data:
+            self._explain_absence(doubts, hindrances[:1], epochs)
+        return None
+
+    def list_data(self, started: TrialStarted, epochs: int, done: int = 0) -> tuple[str, ...]:
+        """Return the fingerprints of the data on which there are results for a trial, those `recall` prefers first.
+
+        The arguments are those of `recall`, which may find that these results cannot be used.
+        """
+        found = []
+        for entry in self._list_entries(started, epochs, done):
+            if entry.data is not None and entry.data not in found:
+                found.append(entry.data)
+        return tuple(found)
+
+    def _list_entries(self, started: TrialStarted, epochs: int, done: int) -> list[_TrialLocation]:
+        """Return the trials that answer a trial, those that it continues, and those that only explain why it does not.
+
+        First are those of the same length, then shorter ones, the longest first, then longer ones, which only explain.
+        Of equally long ones, the latest is the first. The arguments are those of `recall`.
+        """
+        found = []
+        for entry in self._entries.get(_make_memo_key(started, self._folds), []):
+            # a trial that has begun gains only by a shorter result with more epochs than it has
+            if entry.length == epochs or not done or done < entry.length < epochs:
+                found.append(entry)
+        return sorted(
+            found,
             key=lambda entry: (
                 entry.length != epochs,
                 entry.length > epochs,
                 -entry.length,
                 -entry.ended,
             ),
-        ):
-            if entry.length != epochs and done and not done < entry.length < epochs:
-                continue  # a trial that has begun gains only by a shorter result with more epochs than it has
-            try:
-                end = entry.read_end()
-                if doubt := self._explain_difference(entry, end, started.trial):
-                    self._notify_once(
-                        entry.sweep, doubt, f"trials of {entry.sweep} are not reused: {doubt}"
-                    )
-                    continue
-                hindrance = self._find_hindrance(entry, end, started.params, epochs)
-                if hindrance is not None:
-                    hindrances.append((entry, hindrance))
-                    continue
-                is_known = not known_data or end.facts.data in known_data
-                if is_known or other_data is None:
-                    whole = entry.length == epochs
-                    answer = self._make_answer(started.trial, entry, end, whole=whole)
-                    if is_known:
-                        return answer
-                    other_data = answer
-            except StoreError as error:  # the sweep has been deleted since
-                self._notify_once(
-                    entry.sweep, str(error), f"no more results of {entry.sweep} are reused: {error}"
-                )
-        if other_data is not None:
-            return other_data
-        for entry, hindrance in hindrances[:1]:
+        )
+
+    def _explain_absence(
+        self,
+        doubts: Iterable[tuple[_TrialLocation, str]],
+        hindrances: Iterable[tuple[_TrialLocation, str]],
+        epochs: int,
+    ) -> None:
+        """Tell the user why trials are not reused (``doubts``) or not continued to ``epochs`` (``hindrances``)."""
+        for entry, doubt in doubts:
+            self._notify_once(
+                entry.sweep, doubt, f"trials of {entry.sweep} are not reused: {doubt}"
+            )
+        for entry, hindrance in hindrances:
             but = f"trials of {entry.sweep} that differ only in their number of epochs ({entry.length})"
             self._notify_once(
                 entry.sweep,
                 hindrance,
                 f"{but} cannot be continued to {epochs} and are trained again: {hindrance}",
             )
-        return None
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:
         """Copy the last and best checkpoints of a result to a trial; return the path of the last one.
@@ -398,6 +426,7 @@ class Memo:
                     ):
                         entry.end = begun
                         entry.ended = last.time
+                        entry.data = last.facts.data
                         entry.length = trial_epochs(trial.params, info.epochs)
                         self._entries.setdefault(
                             _make_memo_key(trial.start, info.folds), []

@@ -187,7 +187,11 @@ class Terms:
         self._target = spec.metrics[0].target
 
     def order(
-        self, trial: OpenTrial, devices: Devices, to_beat: float | None, known_data: str | None
+        self,
+        trial: OpenTrial,
+        devices: Devices,
+        to_beat: float | None = None,
+        known_data: tuple[str, ...] = (),
     ) -> Order:
         """Return the order by which a worker trains a trial.
 
@@ -195,7 +199,7 @@ class Terms:
 
         Arguments:
             to_beat: the loss that a trial must beat to keep a checkpoint, if any; only trials of the search get it.
-            known_data: fingerprint of the data for which an earlier sweep has the result; None if it has none.
+            known_data: fingerprints of the data for which earlier sweeps have results.
         """
         started = trial.started
         shares = self._spec.resources.gpus == "auto"

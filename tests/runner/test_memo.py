@@ -248,13 +248,32 @@ def test_of_several_sweeps_the_one_with_the_same_data_answers(
         run(project, text.replace("curves", name))
     watcher = Watcher()
     run(project, text.replace("curves", "d"), watcher, memo=True)
-    # the latest one is asked first
     assert answered(watcher) == {trial: f"a/{trial}" for trial in range(3)}
     monkeypatch.setattr(sys, "data_of_today", "one")
     watcher = Watcher()
     run(project, text.replace("curves", "e"), watcher, memo=True)
-    # the first trial tells on which data the answers must be
-    assert answered(watcher) == {0: None, 1: "b/1", 2: "b/2"}
+    assert answered(watcher) == {trial: f"b/{trial}" for trial in range(3)}
+
+
+@pytest.mark.parametrize("data_of_later", ["one", "other"])
+def test_a_result_that_cannot_be_used_is_not_mentioned_where_another_one_answers(
+    project: Path, monkeypatch: pytest.MonkeyPatch, data_of_later: str
+) -> None:
+    known = 'data=sys.data_of_today, strategy="some", reproducible=sys.is_reproducible'
+    code = TRAINABLE.replace('data="none"', known)
+    (project / "dated.py").write_text("import sys\n" + code)
+    text = FILE.replace("curve:Curve", "dated:Curve")
+    monkeypatch.setattr(sys, "data_of_today", "one", raising=False)
+    monkeypatch.setattr(sys, "is_reproducible", True, raising=False)
+    run(project, text.replace("curves", "first"))
+    monkeypatch.setattr(sys, "data_of_today", data_of_later)
+    monkeypatch.setattr(sys, "is_reproducible", False)
+    run(project, text.replace("curves", "later"))
+    monkeypatch.setattr(sys, "data_of_today", "one")
+    watcher = Watcher()
+    run(project, text.replace("curves", "third"), watcher, memo=True)
+    assert answered(watcher) == {trial: f"first/{trial}" for trial in range(3)}
+    assert watcher.said == ["3 trials answered from first, not trained again"]
 
 
 def _helped(project: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> tuple[Path, str]:

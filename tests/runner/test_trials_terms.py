@@ -28,9 +28,9 @@ def test_folds_of_one_repeat_have_its_seed_and_are_one_cut() -> None:
         *((0, fold, 7) for fold in range(3)),
         *((1, fold, 8) for fold in range(3)),
     ]
-    assert terms.order(
-        OpenTrial(TrialState(started[4]), 1, ()), Devices(), None, None
-    ).assignment.fold == Fold(1, 3, 8)
+    assert terms.order(OpenTrial(TrialState(started[4]), 1, ()), Devices()).assignment.fold == Fold(
+        1, 3, 8
+    )
 
 
 def test_all_trials_load_their_data_under_one_seed() -> None:
@@ -44,8 +44,6 @@ def test_all_trials_load_their_data_under_one_seed() -> None:
             terms.order(
                 OpenTrial(TrialState(terms.start(number % 2, {"a": 1}, number)), 1, ()),
                 Devices(),
-                None,
-                None,
             )
             for number in range(4)
         ]
@@ -56,7 +54,4 @@ def test_without_folds_there_are_none() -> None:
     terms = Terms(spec("repeats: 2\n"))
     started = terms.start(1, {"a": 1}, 3)
     assert (started.repeat, started.fold, started.seed) == (1, None, 8)
-    assert (
-        terms.order(OpenTrial(TrialState(started), 1, ()), Devices(), None, None).assignment.fold
-        is None
-    )
+    assert terms.order(OpenTrial(TrialState(started), 1, ()), Devices()).assignment.fold is None
