@@ -104,6 +104,11 @@ def count_parts(whole: float, part: float) -> int:
     return math.floor(whole / part + 1e-9)
 
 
+def count_allowed_trials(fits: int, max_share: float | None) -> int:
+    """Return the share ``max_share`` of the ``fits`` trials that fit, rounded down, at least 1; all if it is None."""
+    return fits if max_share is None else max(count_parts(max_share * fits, 1), 1)
+
+
 def count_gpu_parts(gpus: float, asked: float) -> int:
     """Return how many processes with ``asked`` GPUs each (not 0) fit on a machine with ``gpus`` GPUs.
 

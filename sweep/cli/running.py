@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TextIO
 
 import click
+from click.core import ParameterSource
 
 from sweep import forking, interruption, output
 from sweep.cli import options, page, submitting
@@ -212,7 +213,10 @@ def resume(
 
 def _refuse_untaken_options(how: Options) -> None:
     """Raise `InputError` for each option of a session that the job of a submitted sweep does not take."""
+    results_source = click.get_current_context().get_parameter_source("results")
+    # --detach holds without being passed on: a job runs in the background
     given = {
+        "--results": results_source is not ParameterSource.DEFAULT,
         "--inline": how.inline,
         "--events": how.events,
         "--no-reuse": not how.reuse,

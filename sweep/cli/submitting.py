@@ -231,7 +231,7 @@ def _is_environment_or_results(folder: Path) -> bool:
     return folder.name == "results"
 
 
-TERMS = "terms"  # key in a job's metadata, see `JobTerms`
+OPTIONS = "options"  # key in a job's metadata, see `JobOptions`
 FAILED = 1
 CODES = {"SUCCEEDED": 0, "FAILED": FAILED, "STOPPED": interruption.CODE}
 
@@ -265,27 +265,30 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobTerms:
-    """What `submit` was given for the job of a sweep beside its file; the job that resumes the sweep has the same."""
+class JobOptions:
+    """The options of `submit` that hold for a resumed job: what is sent, and how its driver is started."""
 
     include: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()  # packages that all nodes install
     retries: int = 0
+    max_concurrent: int | None = None
 
     def encode(self) -> str:
-        """Return the terms as text, which is kept with the job."""
+        """Return the options as text, which is kept with the job."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
-    def decode(cls, text: str | None) -> JobTerms:
-        """Return the terms that `encode` has written as ``text``; those of `submit` without options if it is None."""
-        if text is None:  # the job is of an earlier release
-            return cls()
-        found = json.loads(text)
+    def decode(cls, text: str | None) -> JobOptions:
+        """Return the options that `encode` has written as ``text``, which is None for a job of an earlier release.
+
+        Options that are not in it have their defaults.
+        """
+        found = json.loads(text or "{}")
         return cls(
-            include=tuple(found["include"]),
-            requirements=tuple(found["requirements"]),
-            retries=found["retries"],
+            include=tuple(found.get("include", ())),
+            requirements=tuple(found.get("requirements", ())),
+            retries=found.get("retries", 0),
+            max_concurrent=found.get("max_concurrent"),
         )
 
 
@@ -449,12 +452,13 @@ def submit(
         "file": command[1],
     }
     package = asked.collect(sending.include)
-    terms = JobTerms(
+    kept = JobOptions(
         include=sending.include,
         requirements=_read_requirements(sending.requirements),
         retries=sending.retries,
+        max_concurrent=max_concurrent,
     )
-    _submit_job(Jobs(address), command, package, about, terms, waits=sending.wait, as_json=as_json)
+    _submit_job(Jobs(address), command, package, about, kept, waits=sending.wait, as_json=as_json)
 
 
 @click.command()
@@ -540,28 +544,33 @@ def resume_submitted_sweep(
 
     ``address`` is that of the cluster's dashboard. Prints what was sent, and the job. Raises `InputError` if no such
     sweep was submitted, its job is still running, the files cannot be sent, or the cluster does not answer.
+
+    The options of the sweep's latest job hold for the new one too; ``max_concurrent`` replaces its own unless it is
+    None.
     """
     jobs, job = _find_job(sweep, address)
+    kept = JobOptions.decode(jobs.get_metadata(job.id).get(OPTIONS))
+    if max_concurrent is not None:
+        kept = dataclasses.replace(kept, max_concurrent=max_concurrent)
     command = [
         "resume",
         job.sweep,
         "--here",
         "--results",
         job.results,
-        *_format_options(changes, max_concurrent),
+        *_format_options(changes, kept.max_concurrent),
     ]
     if retry_failed:
         command.append("--retry-failed")
     # The user who has submitted the sweep, and not the one who resumes it: its address stays the same.
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
     root = Path.cwd()
-    terms = JobTerms.decode(jobs.get_metadata(job.id).get(TERMS))
-    for name in terms.include:
+    for name in kept.include:
         if not (root / name).exists():
             hint = "type the command in the project's folder, or submit the sweep file again"
             raise InputError.one(name, f"was sent with --include, and is not in {root}", hint)
-    package = CodePackage.collect(root, terms.include)
-    _submit_job(jobs, command, package, about, terms, waits=False, as_json=as_json)
+    package = CodePackage.collect(root, kept.include)
+    _submit_job(jobs, command, package, about, kept, waits=False, as_json=as_json)
 
 
 def stop_submitted_sweep(sweep: str, address: str) -> str:
@@ -647,7 +656,7 @@ def _submit_job(
     command: Sequence[str],
     package: CodePackage,
     about: dict[str, str],
-    terms: JobTerms,
+    kept: JobOptions,
     *,
     waits: bool,
     as_json: bool,
@@ -655,7 +664,7 @@ def _submit_job(
     """Pack the files of ``package``, submit a job that runs ``command`` to the cluster, and print what was submitted.
 
     ``command`` has the arguments of ``python -m sweep``; ``about`` is kept with the job. The command is started again
-    up to ``terms.retries`` times if it is killed. With ``waits``, follow the job to its end, and end this process with
+    up to ``kept.retries`` times if it is killed. With ``waits``, follow the job to its end, and end this process with
     the exit code of its state.
     """
     if not as_json:
@@ -665,7 +674,7 @@ def _submit_job(
         if package.left_out:
             click.echo(f"not sent {printable(', '.join(package.left_out))}")
     entrypoint = DRIVER.format(
-        command=shlex.join(["python", "-m", "sweep", *command]), retries=terms.retries
+        command=shlex.join(["python", "-m", "sweep", *command]), retries=kept.retries
     )
     with TemporaryDirectory() as folder:
         archive = Path(folder) / "package.zip"
@@ -673,8 +682,8 @@ def _submit_job(
         job = jobs.submit(
             entrypoint,
             archive,
-            {**about, TERMS: terms.encode()},
-            terms.requirements,
+            {**about, OPTIONS: kept.encode()},
+            kept.requirements,
             {"PYTHONUNBUFFERED": "1"},
         )
     results = f"{about['results']}/{about['sweep']}"

@@ -14,7 +14,7 @@ from sweep import forking
 from sweep.analysis.live_status import Standing
 from sweep.backends import Backend, Job, SweepStatus
 from sweep.backends.ray_tune import kept_ray
-from sweep.contract import Devices
+from sweep.contract import Devices, count_allowed_trials
 from sweep.events import Status
 from sweep.inspection import Source
 from sweep.runner import Options, View, features
@@ -183,7 +183,7 @@ def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resourc
     # real GPUs, and no lines for the user
     with cluster.connect(address, None, lambda text: None) as found:
         found.require(devices, workers, aside)  # raises the error if not even one trial fits
-        return cluster.count_allowed_trials(found.fits(devices, workers, aside), asked.max_share)
+        return count_allowed_trials(found.fits(devices, workers, aside), asked.max_share)
 
 
 def sweep_status(standing: Standing) -> SweepStatus:

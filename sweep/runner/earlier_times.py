@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from sweep import prices
-from sweep.contract import Devices, count_parts, cpus
+from sweep.contract import Devices, count_allowed_trials, cpus
 from sweep.errors import StoreError
 from sweep.events import EpochReported, Event, Params, TrialEnded, TrialStarted, Value
 from sweep.spec import Spec
@@ -58,8 +58,8 @@ def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | 
         room = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus).fits(
             cpus(), gpus
         )
-        if spec.resources.max_share is not None and room:
-            room = max(count_parts(spec.resources.max_share * room, 1), 1)
+        if room:
+            room = count_allowed_trials(room, spec.resources.max_share)
     if spec.resources.max_concurrent == "auto":
         return room
     return min(room, spec.resources.max_concurrent)

@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.backends.ray_tune.cluster import (
-    count_allowed_trials,
     count_trials_of_user,
     describe_wait,
 )
 from sweep.backends.ray_tune.dashboard import LiveSweep
-from sweep.contract import Devices
+from sweep.contract import Devices, count_allowed_trials
 
 
 def drivers(*users: str) -> list[LiveSweep]:

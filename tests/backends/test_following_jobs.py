@@ -185,7 +185,8 @@ def test_a_resumed_sweep_has_what_it_was_sent_with(
         return CliRunner().invoke(main, [*arguments, "--address", "http://127.0.0.1:1"]).output
 
     asked = ["--include", "table.csv", "--requirements", "needs.txt", "--retries", "2"]
-    call("submit", "s.yaml", "--results", "/nowhere/results", *asked)
+    at_once = ["--max-concurrent", "2"]
+    call("submit", "s.yaml", "--results", "/nowhere/results", *asked, *at_once)
     Receiving().stop_job("sweep-ann-s-1")
     call("resume", "s")
     (files, packages, command), again = Receiving.received
@@ -194,6 +195,12 @@ def test_a_resumed_sweep_has_what_it_was_sent_with(
     assert again[:2] == (files, packages)
     assert "[ $n -lt 2 ]" in command
     assert "[ $n -lt 2 ]" in again[2]
-    Receiving().stop_job("sweep-ann-s-2")
+    assert "--max-concurrent 2" in command
+    assert "--max-concurrent 2" in again[2]
+    for other in (["--max-concurrent", "3"], []):  # it is kept for the next time
+        Receiving().stop_job(f"sweep-ann-s-{len(Receiving.received)}")
+        call("resume", "s", *other)
+        assert "--max-concurrent 3" in Receiving.received[-1][2]
+    Receiving().stop_job(f"sweep-ann-s-{len(Receiving.received)}")
     (tmp_path / "table.csv").unlink()
     assert "table.csv: was sent with --include, and is not in" in call("resume", "s")

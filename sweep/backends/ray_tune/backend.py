@@ -34,12 +34,11 @@ from sweep.backends.ray_tune.cluster import (
     ConcurrencyLimits,
     RoomWaitReporter,
     anybody_waits,
-    count_allowed_trials,
 )
 from sweep.backends.ray_tune.dashboard import LiveDrivers
 from sweep.backends.ray_tune.trial_actor import TrialWorker
 from sweep.backends.ray_tune.worker_settings import WorkerSettings
-from sweep.contract import Devices
+from sweep.contract import Devices, count_allowed_trials
 from sweep.errors import InputError, first_line
 from sweep.events import Value
 

@@ -29,7 +29,7 @@ from sweep.backends import Job
 from sweep.backends.ray_tune import agents, dashboard, local_ray, nodes, ray_folder, ray_private_api
 from sweep.backends.ray_tune.dashboard import JobPage, LiveSweep
 from sweep.backends.ray_tune.nodes import Node
-from sweep.contract import Devices, count_parts, cpus
+from sweep.contract import Devices, cpus
 from sweep.errors import InputError, first_line
 from sweep.ray_settings import LOCAL_SETTINGS, SETTINGS
 from sweep.store.object_store import repeat
@@ -448,11 +448,6 @@ LOOK_AROUND_S = 2.0
 """Seconds between checks for other sweeps."""
 PATIENCE_S = 10.0
 """Seconds before a sweep says that it is waiting."""
-
-
-def count_allowed_trials(fits: int, max_share: float | None) -> int:
-    """Return the share ``max_share`` of the ``fits`` trials that fit, rounded down, at least 1; all if it is None."""
-    return fits if max_share is None else max(count_parts(max_share * fits, 1), 1)
 
 
 def count_trials_of_user(fits: int, user: str, others: Sequence[LiveSweep]) -> int:
