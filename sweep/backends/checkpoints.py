@@ -15,7 +15,7 @@ import shutil
 import time
 import zlib
 from bisect import insort
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -96,8 +96,8 @@ def ensure_local(results_folder: Path, checkpoint: Path) -> Path:
 
     ``checkpoint`` is its path on another machine, as for a rank whose rank 0 runs elsewhere. With an object store, the
     temporary folder, in which ``results_folder`` then is, may be another one there. Later checkpoints of the trial are
-    copied too. If there is no store, or the store lacks the checkpoint, nothing is raised. Raises `StoreError` at once
-    if the store is unavailable, and OSError if this machine's disk cannot be written.
+    copied too. The returned folder is missing if there is no store or the store lacks the checkpoint. Raises
+    `StoreError` at once if the store is unavailable, and OSError if this machine's disk cannot be written.
     """
     trial = int(checkpoint.parent.name)
     here = get_trial_folder(results_folder, trial) / checkpoint.name
@@ -160,15 +160,19 @@ def find_epoch_checkpoint(results_folder: Path, trial: int, epoch: int) -> str |
 
 
 def begin_checkpoint(
-    folder: Path, manifest: Manifest, save: Callable[[Path], Callable[[], None] | None], keep: int
+    folder: Path,
+    manifest: Manifest,
+    save: Callable[[Path], Callable[[], None] | None],
+    keep: int,
+    unusable: Iterable[str] = (),
 ) -> Callable[[], Path]:
     """Begin a checkpoint: call ``save`` with a temporary folder now, and return a function that completes it.
 
     The returned function may be called once, in any thread. It calls what ``save`` returned, unless that is None,
     writes the manifest, and renames the folder, which replaces an earlier checkpoint of the same epoch. Then it deletes
-    all but the best and the ``keep`` newest checkpoints of ``folder``, the trial's folder, and returns the checkpoint's
-    folder. If ``save`` or the returned function raises, the temporary folder is deleted. This process must begin no
-    other checkpoint in ``folder`` before the returned function has ended.
+    the checkpoints with the names ``unusable``, and all others but the best and the ``keep`` newest ones of ``folder``,
+    the trial's folder, and returns the checkpoint's folder. If ``save`` or the returned function raises, the temporary
+    folder is deleted. This process must begin no other checkpoint in ``folder`` before the returned function has ended.
     """
     final = folder / f"epoch-{manifest.epoch:06d}"
     aside = folder / f"writing-{get_process_name()}"
@@ -181,7 +185,10 @@ def begin_checkpoint(
             # an earlier one of this epoch, which could not be restored
             shutil.rmtree(final, ignore_errors=True)
             aside.rename(final)
-        trim(folder, keep, final.name)
+        for name in unusable:
+            if name != final.name:
+                shutil.rmtree(folder / name, ignore_errors=True)
+        trim(folder, keep)
         return final
 
     # left by a checkpoint that was begun and never completed
@@ -208,16 +215,15 @@ def read_verified_manifest(checkpoint: Path) -> Manifest:
         raise Damaged(f"{MANIFEST} is unreadable ({in_short(error)})") from error
 
 
-def trim(folder: Path, keep: int, written: str = "") -> None:
-    """Delete a trial's local checkpoints except the ``keep`` newest, the one with the smallest loss, and ``written``.
+def trim(folder: Path, keep: int) -> None:
+    """Delete the checkpoints in a trial's local folder except the one with the smallest loss and the ``keep`` newest.
 
-    ``written`` is the name of the last one written, of which later ones could not be restored. The loss is that in the
-    manifest, infinity if it is damaged. Incomplete checkpoints are deleted too, so none may be being written. What
-    cannot be deleted is left.
+    The loss is that in the manifest, infinity if it is damaged. Incomplete checkpoints are deleted too, so none may be
+    being written. What cannot be deleted is left.
     """
     newest = _sort_newest_first(folder)
     losses = {path.name: _read_loss(path) for path in newest}
-    spared = {written, *select_kept([path.name for path in newest], losses, keep)}
+    spared = select_kept([path.name for path in newest], losses, keep)
     for path in (*newest, *folder.glob("writing-*")):
         if path.name not in spared:
             shutil.rmtree(path, ignore_errors=True)
@@ -394,7 +400,8 @@ class Saver:
     """Saves the checkpoints of one trial into ``folder``, one at a time.
 
     ``save``, ``settle`` and ``finish`` raise DiskFault, and any exception of the trainable's own ``save``. A ``sender``
-    uploads complete checkpoints to an object store.
+    uploads complete checkpoints to an object store. The ``unusable`` ones, of an earlier attempt of the trial, are
+    deleted once another one is complete: they would count as the newest or the best.
     """
 
     folder: Path
@@ -402,8 +409,9 @@ class Saver:
     keep: int
     pause_s: float  # minimum seconds between two checkpoints of a better epoch
     best: float = math.inf  # smallest loss of all epochs so far
-    epoch: int = 0  # last epoch saved
+    epoch: int = 0  # last epoch saved, or that was restored
     sender: Sender | None = None
+    unusable: tuple[str, ...] = ()  # names of checkpoints that could not be restored
     blocked_s: float = 0.0  # total seconds that training waited for checkpoints
     _at: float = field(default_factory=time.monotonic)
     _took_s: float = 0.0
@@ -437,9 +445,11 @@ class Saver:
         if self.epoch == manifest.epoch:
             return
         began = time.monotonic()
+        # only once, because this attempt may save the same epochs
+        unusable, self.unusable = self.unusable, ()
         with raising_disk_faults():
             write = self._make_uploading_write(
-                begin_checkpoint(self.folder, manifest, trainable.save, self.keep)
+                begin_checkpoint(self.folder, manifest, trainable.save, self.keep, unusable)
             )
             self.epoch = manifest.epoch
             self._at = time.monotonic()
@@ -450,6 +460,11 @@ class Saver:
             else:
                 self._took_s = _time_writing(write, began)
         self.blocked_s += time.monotonic() - began
+
+    def find_last(self) -> Path | None:
+        """Return the folder of the last checkpoint, which was saved or restored; None if there is none."""
+        path = self.folder / f"epoch-{self.epoch:06d}"
+        return path if path.is_dir() else None
 
     def settle(self) -> None:
         """Wait until the checkpoint that is being written is complete; do nothing if none is.

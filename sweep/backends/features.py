@@ -10,7 +10,7 @@ See `sweep.runner.features` for the other features.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,16 +35,17 @@ def find_stored_checkpoints(results_folder: Path) -> StoredCheckpoints | None:
     return StoredCheckpoints(store)
 
 
-def make_sender(job: Job, folder: Path, trial: int) -> Sender | None:
+def make_sender(job: Job, folder: Path, trial: int, unusable: Iterable[str]) -> Sender | None:
     """Return a `Sender` for the checkpoints in ``folder``, a trial's local folder; None if results are in no store.
 
-    It uploads when its `send` is called.
+    It uploads when its `send` is called. The checkpoints with the names ``unusable``, which could not be restored, are
+    then deleted in the store.
     """
     if job.store is None:
         return None
     from sweep.backends import stored_checkpoints
 
-    return stored_checkpoints.make_sender(job, folder, trial)
+    return stored_checkpoints.make_sender(job, folder, trial, unusable)
 
 
 def start_receiving_messages(job: Job) -> Callable[[], None]:

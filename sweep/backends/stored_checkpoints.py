@@ -79,18 +79,20 @@ class StoredCheckpoints:
         Waits until they are uploaded. Those that the store has with the same manifest are not sent again, and none is
         deleted there.
         """
-        sender = Sender(self.store, folder, trial, lambda written: None)
+        sender = Sender(self.store, folder, trial, lambda: None)
         sender.send()
         sender.settle()
 
 
-def make_sender(job: Job, folder: Path, trial: int) -> Sender:
+def make_sender(job: Job, folder: Path, trial: int, unusable: Iterable[str]) -> Sender:
     """Return a `Sender` for a trial's checkpoints in ``folder``.
 
-    After each upload, it deletes all but the best and the `Job.checkpoint_keep` newest checkpoints in the store.
+    After each upload, it deletes all but the best and the `Job.checkpoint_keep` newest checkpoints in the store, and
+    after the first one those with the names ``unusable``, which could not be restored.
     """
     store = ObjectStore(job.store or "")
-    return Sender(store, folder, trial, partial(trim_in_store, store, trial, job.checkpoint_keep))
+    trim = partial(trim_in_store, store, trial, job.checkpoint_keep)
+    return Sender(store, folder, trial, trim, {*unusable})
 
 
 def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObject]]:
@@ -140,13 +142,10 @@ def _copy_from_store(
     return False
 
 
-def trim_in_store(
-    store: ObjectStore, trial: int, keep: int, written: str = ""
-) -> dict[str, list[StoredObject]]:
-    """Delete a trial's checkpoints except some; return the files that are left, by checkpoint name.
+def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[StoredObject]]:
+    """Delete a trial's checkpoints except the best and the ``keep`` newest; return the files left, by checkpoint name.
 
-    The ``keep`` newest are left, the one with the smallest loss, and ``written``, the last one uploaded, of which later
-    ones could not be restored. Incomplete checkpoints are neither deleted nor returned.
+    Incomplete checkpoints are neither deleted nor returned.
     """
     there = list_checkpoints(store, trial)
     if len(there) > keep:  # otherwise all are spared, and no manifest has to be read
@@ -156,7 +155,7 @@ def trim_in_store(
         losses = {}
         for name, data in zip(there, store.get_all(keys), strict=True):
             losses[name] = parse_loss(data)
-        spared = {written, *select_kept([*there], losses, keep)}
+        spared = select_kept([*there], losses, keep)
         delete_epochs(store, trial, [name for name in there if name not in spared])
         there = {name: there[name] for name in there if name in spared}
     return there
@@ -196,14 +195,14 @@ class Sender:
     store: ObjectStore
     folder: Path  # local folder of the trial's checkpoints
     trial: int
-    # deletes superseded checkpoints in the store; it gets the name of the last one uploaded, which stays
-    trim: Callable[[str], object]
+    trim: Callable[[], object]  # deletes superseded checkpoints in the store
+    # names of those there that could not be restored; they are deleted once another one was uploaded
+    unusable: set[str] = field(default_factory=set)
     _pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, "checkpoint-sender")
     )
     _uploads: list[Future[None]] = field(default_factory=list)
     _sent: set[str] = field(default_factory=set)
-    _written: str = ""  # the last one uploaded
     _is_closed: threading.Event = field(default_factory=threading.Event)
 
     def send(self) -> None:
@@ -283,8 +282,10 @@ class Sender:
             except FileNotFoundError:  # deleted meanwhile: without a manifest, it does not count
                 continue
             self._sent.add(name)
-            self._written = name
             # whoever trains or ends the trial next deletes what is superseded
             if self._is_closed.is_set():
                 return
-        self.trim(self._written)
+        if self._sent and self.unusable:
+            delete_epochs(self.store, self.trial, sorted(self.unusable - self._sent))
+            self.unusable.clear()  # this attempt may save the same epochs
+        self.trim()

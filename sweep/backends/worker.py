@@ -782,6 +782,7 @@ class Worker:
         trial.reset()
         kept = checkpoints.fetch_checkpoints(self.job.folder, trial.number, AWAY_S)
         is_restored = False
+        unusable: list[str] = []
         reason = "there is none"  # why no checkpoint was restored
         while not is_restored:
             with checkpoints.raising_disk_faults():
@@ -798,9 +799,12 @@ class Worker:
             reason = self._restore(trial, path)
             is_restored = not reason
             if not is_restored:
+                unusable.append(path.name)
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({reason})")
         trial.history = [*trial.restored_reports]
-        trial.saver = self._create_saver(trial.number, trial.done, trial.restored_reports)
+        trial.saver = self._create_saver(
+            trial.number, trial.done, trial.restored_reports, tuple(unusable)
+        )
         trial.begun = True
 
     def _restore(self, trial: _Trial, path: Path) -> str:
@@ -950,20 +954,31 @@ class Worker:
         trial.saver.save(self._get_trainable(), manifest, beside=beside)
 
     def _create_saver(
-        self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()
+        self,
+        trial: int,
+        epoch: int = 0,
+        reports: tuple[EpochReported, ...] = (),
+        unusable: tuple[str, ...] = (),
     ) -> Saver:
         """Return a new saver of the checkpoints of the trial with the number ``trial``.
 
         If the trial continues from a checkpoint, ``epoch`` is its epoch and ``reports`` are the epochs that it
-        contains.
+        contains. ``unusable`` are the names of the trial's checkpoints that could not be restored.
         """
         best = min(map(self._loss, reports), default=math.inf)
         job = self.job
         folder = checkpoints.get_trial_folder(job.folder, trial)
-        sender = features.make_sender(job, folder, trial)
+        sender = features.make_sender(job, folder, trial, unusable)
         pause_s = STEP_S * job.together  # all trials together save at most one checkpoint a second
         return Saver(
-            folder, job.checkpoint_every_s, job.checkpoint_keep, pause_s, best, epoch, sender
+            folder,
+            job.checkpoint_every_s,
+            job.checkpoint_keep,
+            pause_s,
+            best,
+            epoch,
+            sender,
+            unusable,
         )
 
     def _loss(self, epoch: EpochReported) -> float:
@@ -1005,8 +1020,9 @@ class Worker:
         is_kept = status is Status.INTERRUPTED or (
             status is Status.COMPLETED and trial.saver.epoch == trial.done
         )
-        if is_kept and (newest := checkpoints.list_newest_first(self.job.folder, trial.number)):
-            facts = structs.replace(facts, checkpoint=str(newest[0].relative_to(self.job.folder)))
+        last = trial.saver.find_last()
+        if is_kept and last is not None:
+            facts = structs.replace(facts, checkpoint=str(last.relative_to(self.job.folder)))
         # Facts that the log cannot hold are an error of this trial here, and of the whole sweep in the driver.
         encode(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts))
         return facts

@@ -296,7 +296,9 @@ class Memo:
             kept = checkpoints.fetch_checkpoints(
                 source.parent.parent.parent, int(source.parent.name)
             )
-            for path in sorted({*kept, source}):
+            for path in sorted(
+                {*kept, source}, key=lambda path: checkpoints.order_by_epoch(path.name)
+            ):
                 _take_over_checkpoint(
                     self._folder,
                     self._objective,

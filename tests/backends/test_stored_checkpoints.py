@@ -128,7 +128,7 @@ def test_the_best_and_the_newest_stay_though_workers_change(
             place, manifest, lambda aside: (aside / "state").write_bytes(b"x" * 100) and None, 9
         )()
         sender = stored_checkpoints.Sender(
-            store, place, 3, lambda name: stored_checkpoints.trim_in_store(store, 3, 2, name)
+            store, place, 3, lambda: stored_checkpoints.trim_in_store(store, 3, 2)
         )
         sender.send()
         sender.settle()
@@ -142,23 +142,40 @@ def test_the_best_and_the_newest_stay_though_workers_change(
     assert checkpoints.list_trials_with_files(folder) == set()
 
 
-def test_the_last_one_sent_stays_beside_later_ones_that_could_not_be_restored(
-    tmp_path: Path,
-) -> None:
+def test_the_first_one_sent_replaces_those_that_could_not_be_restored(tmp_path: Path) -> None:
     store = ObjectStore("memory://bucket/sweep", MemoryStore())
-    for epoch, loss in ((4, 0.1), (5, 0.2), (1, 0.9)):
+    unusable = {"epoch-000004", "epoch-000001"}
+    found = []
+    for epoch, loss, given in ((4, 0.1, set()), (5, 0.2, set()), (1, 0.9, unusable)):
         place = tmp_path / f"machine{epoch}"
         manifest = checkpoints.Manifest(epoch, loss=loss)
         checkpoints.begin_checkpoint(
             place, manifest, lambda aside: (aside / "state").write_bytes(b"x") and None, 1
         )()
         sender = stored_checkpoints.Sender(
-            store, place, 3, lambda name: stored_checkpoints.trim_in_store(store, 3, 1, name)
+            store, place, 3, lambda: stored_checkpoints.trim_in_store(store, 3, 9), given
         )
         sender.send()
         sender.settle()
         sender.close()
-    assert there(store) == ["epoch-000005", "epoch-000004", "epoch-000001"]
+        found.append(there(store))
+    assert found[1:] == [["epoch-000005", "epoch-000004"], ["epoch-000005", "epoch-000001"]]
+
+
+def test_a_worker_replaces_those_in_the_store_that_it_could_not_restore(
+    tmp_path: Path, store: ObjectStore
+) -> None:
+    for epoch in (8, 9):
+        for name in ("state.json", checkpoints.MANIFEST):
+            store.put(f"checkpoints/00003/epoch-{epoch:06d}/{name}", b"{}")
+    worker = Worker(job(tmp_path, store))
+    worker.take(order())
+    progress = worker.step()
+    while not isinstance(progress, Ends):
+        progress = worker.step()
+    worker.close()
+    assert progress.end.facts.checkpoint == "checkpoints/00003/epoch-000006"
+    assert there(store)[0] == "epoch-000006"
 
 
 def test_a_rank_on_a_machine_with_another_temporary_folder_finds_the_checkpoint(

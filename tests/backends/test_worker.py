@@ -336,14 +336,46 @@ def test_without_a_usable_checkpoint_the_trial_begins_again(job: Job) -> None:
     assert len(notices) == 2
 
 
-def test_what_is_saved_after_unusable_checkpoints_stays_beside_them(job: Job) -> None:
+def test_what_is_saved_first_replaces_all_unusable_checkpoints(job: Job) -> None:
     _interrupted(job, epochs=5)
     for path in checkpoints.list_newest_first(job.results_folder, 3):
         _cut(path)
-    _interrupted(job, epochs=2)  # it has begun again
-    assert kept(job) == ["epoch-000005", "epoch-000004", "epoch-000002"]
+    worker = Worker(job)
+    worker.take(order(epochs=9, decisions=(1, 2)))  # it has begun again
+    assert kept(job) == ["epoch-000005", "epoch-000004"]
+    worker.step()
+    assert kept(job) == ["epoch-000001"]
     reports, _, _ = whole(Worker(job), order(epochs=9))
-    assert numbers(reports) == list(range(2, 10))
+    assert numbers(reports) == list(range(1, 10))
+
+
+def test_a_trial_that_begins_again_and_ends_earlier_names_and_keeps_its_own_checkpoint(
+    job: Job,
+) -> None:
+    # at first with better losses, and for more epochs
+    for epoch in (2, 5, 6):
+        checkpoints.begin_checkpoint(
+            checkpoints.get_trial_folder(job.results_folder, 3),
+            checkpoints.Manifest(epoch, loss=-1e9),
+            lambda aside: (aside / "state.json").write_text("of other code") and None,
+            9,
+        )()
+    assert kept(job) == ["epoch-000006", "epoch-000005", "epoch-000002"]
+    _, end, _ = whole(Worker(job), order("5 patience", decisions=(1, 2, 3), epochs=9))
+    assert (end.status, end.facts.checkpoint) == (
+        Status.COMPLETED,
+        "checkpoints/00003/epoch-000004",
+    )
+    checkpoints.keep_best(job.results_folder, 3)
+    assert kept(job) == ["epoch-000004"]
+
+
+def test_an_older_checkpoint_goes_on_in_place_of_damaged_later_ones(job: Job) -> None:
+    _interrupted(job, epochs=4)
+    _cut(checkpoints.list_newest_first(job.results_folder, 3)[0])
+    _, end, _ = whole(Worker(dataclasses.replace(job, checkpoint_every_s=99.0)), order(epochs=9))
+    assert end.facts.checkpoint == "checkpoints/00003/epoch-000009"
+    assert kept(job) == ["epoch-000009", "epoch-000003"]
 
 
 def test_a_copy_of_another_trial_does_not_begin_again(job: Job) -> None:
