@@ -11,7 +11,7 @@ import importlib.machinery
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -194,7 +194,8 @@ def _wrap_reader(
         if reader.use == "process":
             recorder.note_process()
         elif given and reader.use == "source":
-            _note_source(given, reader)
+            filesystem = (dict(zip(names, args, strict=False)) | kwargs).get("filesystem")
+            _note_source(given[0], filesystem, reader)
         elif given:  # otherwise the path is missing, and the original raises the error
             _note_call(given, reader)
         return original(*args, **kwargs)
@@ -278,23 +279,44 @@ def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
             recorder.note_native_write(arguments[1])
 
 
-def _note_source(arguments: Sequence[Any], reader: NativeReader) -> None:
+def _note_source(source: object, filesystem: object, reader: NativeReader) -> None:
     """Record what a function reads whose first argument is a path, several paths, or data in place of these.
 
-    Paths in another file system, which one of ``arguments`` is, are those of another machine.
+    The paths are those of another machine if ``filesystem`` is given and not that of this machine.
     """
-    source = arguments[0]
-    if any(type(value).__module__ in _REMOTE for value in arguments):
+    kind = type(filesystem).__name__
+    if kind in ("SubTreeFileSystem", "PyFileSystem"):  # of Arrow; they pass on to any other one
+        recorder.note_unknown_source(kind, reader=reader.name)
+        return
+    is_local = kind == "LocalFileSystem" or str(filesystem).startswith("file:")
+    if filesystem is not None and not is_local:
         recorder.note_network()
         return
-    for part in source if isinstance(source, list | tuple) else (source,):
-        # bytes, open files, tables and the like are data, which were read before
-        if isinstance(part, str | os.PathLike):
+    for part in _list_sources(source):
+        if isinstance(part, str | bytes | os.PathLike):
             recorder.note_native_read([part], reader=reader.name)
+        else:
+            recorder.note_unknown_source(type(part).__name__, reader=reader.name)
 
 
-_REMOTE = frozenset({"pyarrow._s3fs", "pyarrow._gcsfs", "pyarrow._azurefs", "pyarrow._hdfs"})
-"""Modules of Arrow's file systems that reach other machines from C++."""
+def _list_sources(value: object) -> Iterator[object]:
+    """Yield the paths in an argument as `_list_paths` does; leave out data, which were read before.
+
+    These are bytes, open files, and objects of Arrow, Polars and pandas.
+    """
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from _list_sources(part)
+    elif isinstance(value, os.PathLike) or not (
+        isinstance(value, bytes | bytearray | memoryview)
+        or hasattr(value, "read")
+        or type(value).__module__.partition(".")[0] in _OF_TABLES
+    ):  # before data: some have a method `read`
+        yield from _list_paths(value)
+
+
+_OF_TABLES = frozenset({"pyarrow", "polars", "pandas"})
+"""Packages whose objects hold data, or are made of files by one of `READERS`."""
 
 
 def _note_opening(arguments: Sequence[Any], paths: Sequence[object], reader: NativeReader) -> None:

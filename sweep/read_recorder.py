@@ -260,7 +260,8 @@ class ReadRecorder:
     ) -> None:
         """Record the reading of files or folders by the native function ``reader``, if the author's code caused it.
 
-        A path may also be that of a folder, of which all files are read, or a pattern of files. With ``folder``, the
+        A path may also be that of a folder, of which all files are read, or a pattern of files. Of a path with more
+        than `MOST_FILES` files and folders, the rest is recorded as an unknown read. With ``folder``, the
         paths are those of folders that are only listed. A path that is not a text, such as a symbolic tensor, and the
         address of another machine are recorded as unknown reads, and so is one that cannot be recorded.
         """
@@ -286,17 +287,24 @@ class ReadRecorder:
             self._add_unknown(f"{place.line}{reader} reads files inside a graph", place)
             return
         name = os.fsdecode(path).removeprefix("file://")
+        if name.startswith(_IN_MEMORY):
+            return
         if _ADDRESS.match(name):
             self._add_unknown(f"{place.line}{_SPEAKS}", place)
         elif folder:
             self._add_folder(name, place)
         else:
+            seen: set[Path] = set()
             for found, is_folder in _list_native_reads(name):
+                if found in seen:
+                    continue
+                seen.add(found)
                 if is_folder:
                     self._add_folder(found, place)
                 else:
                     self._add_file(found, place)
-                if len(self._reads.files) > MOST_FILES:  # as `_add_file` has recorded
+                if max(len(self._reads.files), len(seen)) > MOST_FILES:
+                    self._add_unknown(_TOO_MANY, place)
                     return
 
     def note_native_write(self, path: object) -> None:
@@ -308,6 +316,13 @@ class ReadRecorder:
     def note_network(self) -> None:
         """Record that something was read from another machine, if the author's code asks for it."""
         self._note_unknown(_SPEAKS)
+
+    def note_unknown_source(self, kind: str, *, reader: str) -> None:
+        """Record that the native function ``reader`` reads an unknown object, if the author's code asks for it.
+
+        ``kind`` is the name of the object's type.
+        """
+        self._note_unknown(f"{reader} reads a {kind}")
 
     def note_process(self) -> None:
         """Record that a process was started, whose reads cannot be recorded, if the author's code starts it."""
@@ -404,7 +419,7 @@ class ReadRecorder:
         for reads in self._find_records(place):
             reads.files.setdefault(name, found)
         if len(self._reads.files) > MOST_FILES:
-            self._add_unknown(f"more than {MOST_FILES:,} files were read", place)
+            self._add_unknown(_TOO_MANY, place)
 
     def _add_folder(self, path: object, place: AuthorLine) -> None:
         """Add a folder with the digest of its names, unless this process has created it.
@@ -739,7 +754,8 @@ def _list_native_reads(path: str) -> Iterator[tuple[Path, bool]]:
     """Yield each file and folder that a native function reads which is given ``path``, with whether it is a folder.
 
     They are the file itself, a folder with all that is in it, or the matches of a pattern such as ``data/*.parquet``,
-    with the folders that it looks into. A file that does not exist is yielded, too.
+    with the folders that it looks into. A file that does not exist is yielded, too, and a pattern without a match as if
+    it were one. Some are yielded several times.
     """
     parts = Path(path).parts
     patterns = [index for index, part in enumerate(parts) if not _WILDCARDS.isdisjoint(part)]
@@ -748,21 +764,30 @@ def _list_native_reads(path: str) -> Iterator[tuple[Path, bool]]:
         return
     base = Path(*parts[: patterns[0]])
     yield base, True
-    for index in patterns[1:]:
+    # fixed parts as well: what they name may be missing in one folder, and come later
+    for index in range(patterns[0] + 1, len(parts)):
         for folder in sorted(base.glob(str(Path(*parts[patterns[0] : index])))):
             if folder.is_dir():
                 yield folder, True
-    for match in sorted(base.glob(str(Path(*parts[patterns[0] :])))):
+    matches = sorted(base.glob(str(Path(*parts[patterns[0] :]))))
+    if not matches:
+        yield Path(path), False
+    for match in matches:
         yield from _list_below(match)
 
 
-def _list_below(path: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield a file or folder and all that is below it, each with whether it is a folder."""
+def _list_below(path: Path, above: frozenset[str] = frozenset()) -> Iterator[tuple[Path, bool]]:
+    """Yield a file or folder and all that is below it, each with whether it is a folder.
+
+    Links are followed, except those to a folder in which they are. ``above`` are the resolved paths of the folders
+    around ``path``.
+    """
     is_folder = path.is_dir()
     yield path, is_folder
-    if is_folder:
+    resolved = os.path.realpath(path)
+    if is_folder and resolved not in above:
         for entry in sorted(path.iterdir()):
-            yield from _list_below(entry)
+            yield from _list_below(entry, above | {resolved})
 
 
 def _is_finding_modules(frame: FrameType) -> bool:
@@ -820,7 +845,9 @@ def digest_environment_variable(name: str) -> str:
 
 _WILDCARDS = frozenset("*?[")
 _ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+_IN_MEMORY = "ram://"  # TensorFlow's files in the memory of this process
 _SPEAKS = "speaks to another process or machine"
+_TOO_MANY = f"more than {MOST_FILES:,} files were read"
 _PYTHON = f"{Path(os.__file__).parent}{os.sep}"
 _IMPORT_SYSTEM = (
     "<frozen importlib",

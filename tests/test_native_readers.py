@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.feather
+import pyarrow.fs
 import pyarrow.json
 import pyarrow.parquet
 import pytest
@@ -183,6 +185,49 @@ def test_all_files_of_a_folder_or_a_pattern_are_known(
     assert not reads.unknown
 
 
+def test_a_folder_with_a_link_to_itself_is_read_once(
+    tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
+) -> None:
+    pyarrow.parquet.write_table(TABLE, tmp_path / "1.parquet")
+    (tmp_path / "latest").symlink_to(tmp_path)
+    reads = record(lambda: recorder.note_native_read([tmp_path], reader="read"))
+    assert {*reads.files} == {str(tmp_path / "1.parquet")}
+    assert not reads.unknown
+
+
+def test_many_folders_count_as_many_files(
+    tmp_path: Path,
+    record: Callable[[Callable[[], object]], Reads],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sweep.read_recorder.MOST_FILES", 3)
+    for name in "abcdef":
+        (tmp_path / name).mkdir()
+    reads = record(lambda: recorder.note_native_read([tmp_path], reader="read"))
+    assert len(reads.folders) == 4
+    assert reads.unknown
+
+
+def test_a_file_that_comes_below_a_folder_of_a_pattern_would_be_noticed(
+    tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
+) -> None:
+    for name in ("a/train", "b", "c/train"):
+        (tmp_path / name).mkdir(parents=True)
+    pyarrow.parquet.write_table(TABLE, tmp_path / "a" / "train" / "x.parquet")
+    reads = record(lambda: pl.read_parquet(tmp_path / "*" / "train" / "x.parquet"))
+    names = ("", "a", "a/train", "b", "c", "c/train")
+    assert {*reads.folders} == {str(tmp_path / name) for name in names}
+    assert {*reads.files} == {str(tmp_path / "a" / "train" / "x.parquet")}
+
+
+def test_a_missing_file_is_known_though_its_name_has_brackets(
+    tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
+) -> None:
+    path = str(tmp_path / "x[1].parquet")
+    reads = record(lambda: recorder.note_native_read([path], reader="read"))
+    assert reads.files == {path: "absent"}
+
+
 def test_all_files_of_a_saved_dataset_are_known(
     tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
 ) -> None:
@@ -208,6 +253,72 @@ def test_data_in_place_of_a_path_are_not_taken_for_one(
     )
     assert not reads.files
     assert not reads.unknown
+
+
+def test_paths_may_be_an_array(
+    tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
+) -> None:
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(TABLE, path)
+
+    def read() -> None:
+        with suppress(TypeError):  # not all versions take one
+            pl.read_parquet(np.array([str(path)]))  # type: ignore[call-overload]
+
+    reads = record(read)
+    assert {*reads.files} == {str(path)}
+    assert not reads.unknown
+
+
+class LakeTable:
+    """A table of files that sweep does not know."""
+
+
+@pytest.mark.parametrize(
+    ("source", "filesystem", "reason"),
+    [
+        (LakeTable(), None, "reads a LakeTable"),
+        ("a.parquet", LakeTable(), "speaks to another process or machine"),
+        ("a.parquet", "s3://bucket", "speaks to another process or machine"),
+        (
+            "a.parquet",
+            pyarrow.fs.SubTreeFileSystem("/", pyarrow.fs.LocalFileSystem()),
+            "reads a SubTreeFileSystem",
+        ),
+    ],
+)
+def test_what_is_read_from_unknown_objects_cannot_be_known(
+    source: object,
+    filesystem: object,
+    reason: str,
+    record: Callable[[Callable[[], object]], Reads],
+) -> None:
+    def read() -> None:
+        with suppress(Exception):
+            pyarrow.parquet.ParquetDataset(source, filesystem=filesystem)
+
+    reads = record(read)
+    assert any(reason in why for why in reads.unknown)
+    assert not reads.files
+
+
+def test_arrows_local_file_system_is_that_of_this_machine(
+    tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
+) -> None:
+    path = str(tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(TABLE, path)
+    local = pyarrow.fs.LocalFileSystem()
+    reads = record(lambda: pyarrow.parquet.read_table(path, filesystem=local))
+    assert {*reads.files} == {path}
+    assert not reads.unknown
+
+
+def test_files_in_the_memory_of_tensorflow_are_of_this_process(
+    record: Callable[[Callable[[], object]], Reads],
+) -> None:
+    tf.io.write_file("ram://a/text", "x")
+    reads = record(lambda: tf.io.read_file("ram://a/text"))
+    assert (reads.files, reads.unknown) == ({}, {})
 
 
 def test_what_lies_on_another_machine_cannot_be_known(
