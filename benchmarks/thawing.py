@@ -49,13 +49,13 @@ class OneEpoch(PausingScheduler):
     """The control: all trials pause after one epoch, and in the end the best of them continues."""
 
     def __init__(self, objective: Objective) -> None:
-        super().__init__("one epoch", objective, (1,))
+        super().__init__("one epoch", objective, (1,), EPOCHS)
 
-    def _hear(self, trial: int, epoch: int, loss: float) -> None:
+    def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         if epoch == 1:
             self._pause(trial, epoch, loss)
 
-    def _why(self, pause: _Pause) -> str:
+    def _describe_pause(self, pause: _Pause) -> str:
         return "not the best after an epoch"
 
 

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from sweep.analysis.ranking import ORDER, outcome
-from sweep.events import UNFINISHED, EpochReported, Event, Params, Status, SweepChanged, TrialEnded
+from sweep.events import (
+    UNFINISHED,
+    EpochReported,
+    Event,
+    Params,
+    Status,
+    SweepChanged,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.schedulers import Pausing, Scheduler
 from sweep.space.domains import group_by_configuration
 from sweep.space.objectives import Objective
@@ -160,6 +169,20 @@ def _use_place(event: EpochReported, place: int) -> EpochReported:
     return structs.replace(event, trial=place)
 
 
+def _let_start(scheduler: Scheduler, curve: Curve) -> None:
+    """Let a scheduler observe that the trial of a curve starts, by which it knows the trial's length."""
+    scheduler.observe(
+        TrialStarted(
+            trial=curve.place,
+            trial_id=str(curve.trial),
+            params=curve.params,
+            seed=0,
+            repeat=0,
+            time=0.0,
+        )
+    )
+
+
 class _PausedTrials:
     """The paused trials of a replay; always empty if the scheduler does not pause trials."""
 
@@ -200,7 +223,7 @@ class _PausedTrials:
         return self.by_place.pop(place, None)
 
     def end(self, curve: Curve) -> None:
-        """Let a pausing rule observe that a trial has ended by itself; other rules only observe reports.
+        """Let a pausing rule observe that a trial has ended by itself; other rules observe starts and reports.
 
         Does nothing for a trial whose curve is cut.
         """
@@ -253,6 +276,8 @@ class _LiveReplay:
             return
         if event.epoch > len(curve.reports):  # after a gap that a repair of the log has left
             return
+        if curve.place not in self._reached:
+            _let_start(self._scheduler, curve)
         self._reached[curve.place] = event.epoch
         if curve.place in self._paused.by_place:
             return
@@ -381,7 +406,9 @@ class _Simulation:
             if chosen is None:
                 return False
             curve, epoch = chosen
-            self._epochs.setdefault(curve.place, 0)
+            if curve.place not in self._epochs:
+                self._epochs[curve.place] = 0
+                _let_start(self._scheduler, curve)
             self._started += 1
             if self._schedule(self._started, curve, epoch + 1):
                 return True

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.schedulers import Scheduler
 from sweep.space.early_terminate import EarlyTermination, compute_decision_epochs
 from sweep.space.objectives import Objective
@@ -154,15 +154,20 @@ def simulate_reports(
     *,
     epoch_s: float,
     gain: float = 0.0,
+    of: int | None = None,
 ) -> Iterator[int]:
     """Simulate a trial that a scheduler observes, and yield each epoch until the scheduler stops the trial.
 
     Before each epoch is yielded, the scheduler has observed the earlier ones; the end is observed when the result is
     used up. The trial's loss is ``loss + gain / epoch``, so its distance to other trials is constant. Each epoch takes
     ``epoch_s`` seconds. ``epochs``, not empty, are those that it reports, ascending; at the last one, it is complete.
+    ``of`` is the length that the scheduler takes it to have; None: that of the longest trials.
     """
+    params: Params = {}
+    if of is not None:
+        params = {"epochs": of}
     scheduler.observe(
-        TrialStarted(trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0)
+        TrialStarted(trial=trial, trial_id=str(trial), params=params, seed=0, repeat=0, time=0.0)
     )
     status, reason = Status.COMPLETED, ""
     for epoch in epochs:
@@ -279,9 +284,10 @@ class Foresight:
             losses = self._draw_losses(seen, numbers)
             # worst first, so that the rule stops none
             for trial in sorted(seen, key=lambda trial: -losses[trial]):
-                self._train(scheduler, trial, losses[trial], range(1, seen[trial][0] + 1))
+                done, of = seen[trial]
+                self._train(scheduler, trial, losses[trial], range(1, done + 1), of)
             for trial, (done, of) in going.items():
-                end = self._train(scheduler, trial, losses[trial], range(done + 1, of + 1))
+                end = self._train(scheduler, trial, losses[trial], range(done + 1, of + 1), of)
                 left[trial] += max(end - done, 0) / rehearsals
                 whole += end >= of
             for trial in range(started, started + coming):
@@ -290,7 +296,9 @@ class Foresight:
                     of = numbers.choice(failed)
                 else:
                     of = self._epochs
-                end = self._train(scheduler, trial, numbers.random(), range(1, of + 1))
+                end = self._train(
+                    scheduler, trial, numbers.random(), range(1, of + 1), self._epochs
+                )
                 coming_epochs += end
                 coming_whole += end >= self._epochs
         simulated = coming * rehearsals
@@ -301,18 +309,18 @@ class Foresight:
             coming_whole / simulated,
         )
 
-    def _train(self, scheduler: Scheduler, trial: int, loss: float, epochs: range) -> int:
+    def _train(self, scheduler: Scheduler, trial: int, loss: float, epochs: range, of: int) -> int:
         """Train a simulated trial under a rule; return the last epoch in ``epochs`` that it reports, 0 if it is empty.
 
         The rule, ``scheduler``, may stop it earlier. The trial only reports epochs at which the rule decides, and the
-        last one.
+        last one. ``of`` is its length, to which it may train later.
         """
         if not epochs:
             return 0
         reports = [*(epoch for epoch in self._decisions if epoch in epochs[:-1]), epochs[-1]]
         epoch_s = self._timed_s / max(self._timed, 1)
         simulated = simulate_reports(
-            scheduler, self._objective, trial, loss, reports, epoch_s=epoch_s, gain=GAIN
+            scheduler, self._objective, trial, loss, reports, epoch_s=epoch_s, gain=GAIN, of=of
         )
         return max(simulated, default=0)
 

@@ -546,7 +546,10 @@ class Coordinator:
         again, about which no rule decides.
         """
         self._scheduler = build_scheduler(
-            after.early_terminate, after.objectives[0], find_longest_length(after)
+            after.early_terminate,
+            after.objectives[0],
+            find_longest_length(after),
+            usual_epochs=after.length,
         )
         for event in self._iterate_search():
             self._scheduler.observe(event)

@@ -557,7 +557,7 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
             rule.target, folders, "early_terminate", ("decision_epochs", "observe"), contract
         )
         own = _wrap_factory("early_terminate", rule.target, found)
-    return build_scheduler(rule, spec.objectives[0], find_longest_length(spec), own)
+    return build_scheduler(rule, spec.objectives[0], find_longest_length(spec), own, spec.length)
 
 
 def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:

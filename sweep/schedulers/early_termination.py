@@ -18,6 +18,7 @@ import numpy as np
 
 from sweep.events import EpochReported, Event
 from sweep.schedulers import Factory, Scheduler, describe_reason
+from sweep.schedulers.lengths import RungScheduler
 from sweep.space import early_terminate
 from sweep.space.early_terminate import (
     Asha,
@@ -84,15 +85,30 @@ class NoScheduler:
 R = TypeVar("R", Asha, Hyperband, Median)
 
 
-class _Stopping(Generic[R]):
+class _Stopping(RungScheduler, Generic[R]):
     """Base class of the schedulers that stop trials for good."""
 
-    def __init__(self, rule: R, objective: Objective) -> None:
+    def __init__(self, rule: R, objective: Objective, epochs: int) -> None:
+        super().__init__(epochs)
         self._rule: R = rule
         self._objective = objective
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
         return early_terminate.compute_decision_epochs(self._rule, epochs)
+
+    def observe(self, event: Event) -> str | None:
+        """Return why a trial stops, if it does after the epoch that this event reports; None if it goes on.
+
+        Nothing is decided or recorded at the last epoch of a trial that is shorter than others.
+        """
+        self.lengths.observe(event)
+        if isinstance(event, EpochReported) and not self.lengths.ends_short_trial(event):
+            return self._judge(event)
+        return None
+
+    def _judge(self, report: EpochReported) -> str | None:
+        """Record an epoch, and return why its trial stops after it, or None."""
+        raise NotImplementedError  # each subclass implements it
 
 
 class AshaScheduler(_Stopping[Asha]):
@@ -105,23 +121,23 @@ class AshaScheduler(_Stopping[Asha]):
     """
 
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
-        super().__init__(rule, objective)
+        super().__init__(rule, objective, epochs)
         self._rungs: list[dict[int, _Rung]] = []  # one dict for each bracket
         for rungs in early_terminate.list_brackets(rule, epochs):
             self._rungs.append({epoch: _Rung(rule.eta) for epoch in rungs})
         self._shares = _compute_bracket_shares(rule, epochs)
         self._stopped: set[int] = set()
 
-    def observe(self, event: Event) -> str | None:
-        """Return why a trial stops, if it does at the rung to which this event belongs; None if it goes on.
+    def _judge(self, report: EpochReported) -> str | None:
+        """Return why a trial stops, if it does at the rung to which this report belongs; None if it goes on.
 
         It stops if its loss is above the quantile 1/eta of the losses of the trials that reached the rung before it;
         the first one goes on. Only a report with a finite loss at a rung of the trial's bracket is judged and recorded.
         """
-        if not isinstance(event, EpochReported) or event.trial in self._stopped:
+        if report.trial in self._stopped:
             return None
-        loss = self._objective.constrained_loss(event.metrics)
-        rung = self._rungs[self.bracket(event.trial)].get(event.epoch)
+        loss = self._objective.constrained_loss(report.metrics)
+        rung = self._rungs[self.bracket(report.trial)].get(report.epoch)
         if loss is None or rung is None:
             return None
         # before the trial's own score is added: it is compared with those before it
@@ -129,8 +145,8 @@ class AshaScheduler(_Stopping[Asha]):
         rung.scores.add(-loss)
         if cutoff is None or -loss >= cutoff:
             return None
-        self._stopped.add(event.trial)
-        return describe_reason(self._rule.type, self._objective, loss, event.epoch, -cutoff)
+        self._stopped.add(report.trial)
+        return describe_reason(self._rule.type, self._objective, loss, report.epoch, -cutoff)
 
     def bracket(self, trial: int) -> int:
         """Return the index of a trial's bracket, from 0: drawn at random with the trial's number as the seed.
@@ -204,7 +220,7 @@ class HyperbandScheduler(_Stopping[Hyperband]):
     """
 
     def __init__(self, rule: Hyperband, objective: Objective, epochs: int) -> None:
-        super().__init__(rule, objective)
+        super().__init__(rule, objective, epochs)
 
         def count_best(count: int) -> int:
             """Return how many of ``count`` losses are below the cutoff."""
@@ -215,22 +231,20 @@ class HyperbandScheduler(_Stopping[Hyperband]):
         self._reached = {epoch: RankHeaps(count_best) for epoch in brackets}
         self._best: dict[int, float] = {}  # by trial: its lowest loss so far
 
-    def observe(self, event: Event) -> str | None:
-        """Return why a trial stops at the bracket that it has reached by this event; None if it continues.
+    def _judge(self, report: EpochReported) -> str | None:
+        """Return why a trial stops at the bracket that it has reached by this report; None if it continues.
 
         It stops if its best loss so far, or its present one if the rule is strict, is above the cutoff. With n losses
         reported at this epoch so far, its own included, the cutoff is the one of rank n // eta, counted from 0. Reports
         without a finite loss are ignored.
         """
-        if not isinstance(event, EpochReported):
-            return None
-        loss = self._objective.constrained_loss(event.metrics)
+        loss = self._objective.constrained_loss(report.metrics)
         if loss is None:
             return None
         # recorded at each epoch, though only brackets decide
-        best = min(loss, self._best.get(event.trial, loss))
-        self._best[event.trial] = best
-        losses_at_bracket = self._reached.get(event.epoch)
+        best = min(loss, self._best.get(report.trial, loss))
+        self._best[report.trial] = best
+        losses_at_bracket = self._reached.get(report.epoch)
         if losses_at_bracket is None:  # there is no bracket at this epoch
             return None
         losses_at_bracket.add(loss)
@@ -239,7 +253,7 @@ class HyperbandScheduler(_Stopping[Hyperband]):
         judged = loss if self._rule.strict else best
         if cutoff is None or judged <= cutoff:
             return None
-        return describe_reason(self._rule.type, self._objective, judged, event.epoch, cutoff)
+        return describe_reason(self._rule.type, self._objective, judged, report.epoch, cutoff)
 
 
 @dataclass(slots=True)
@@ -261,40 +275,40 @@ class MedianScheduler(_Stopping[Median]):
     """
 
     def __init__(self, rule: Median, objective: Objective, epochs: int) -> None:
-        super().__init__(rule, objective)
+        super().__init__(rule, objective, epochs)
         judged = early_terminate.compute_decision_epochs(rule, epochs)
         # The running means of all trials at each decision epoch. From the first one on, each epoch but the last is one.
         self._means = {epoch: RankHeaps(_count_below_median) for epoch in judged}
         self._runs: dict[int, _TrialState] = {}
         self._stopped: set[int] = set()
 
-    def observe(self, event: Event) -> str | None:
+    def _judge(self, report: EpochReported) -> str | None:
         """Return why a trial stops after the epoch that it has reported; None if it continues.
 
         It stops if its best loss so far is above the median of the running means of the losses that other trials had at
         this epoch. Nothing is decided before the first decision epoch, at the last epoch, or if fewer than
         `Median.min_trials` others have come to this epoch. Reports without a finite loss are ignored.
         """
-        if not isinstance(event, EpochReported) or event.trial in self._stopped:
+        if report.trial in self._stopped:
             return None
-        loss = self._objective.constrained_loss(event.metrics)
+        loss = self._objective.constrained_loss(report.metrics)
         if loss is None:
             return None
-        run = self._runs.setdefault(event.trial, _TrialState(loss))
+        run = self._runs.setdefault(report.trial, _TrialState(loss))
         run.best = min(run.best, loss)
         # The trial's own mean is not among them yet.
-        means_of_others = self._means.get(event.epoch)
+        means_of_others = self._means.get(report.epoch)
         if means_of_others is None:
             return None  # nothing is decided at this epoch, and its loss does not enter the trial's mean
         if len(means_of_others) >= self._rule.min_trials:
             median = _compute_median(means_of_others)
         else:
             median = None
-        self._update_mean(run, event.epoch, loss)  # after the median, which must not include it
+        self._update_mean(run, report.epoch, loss)  # after the median, which must not include it
         if median is None or run.best <= median:
             return None
-        self._stopped.add(event.trial)
-        return describe_reason(self._rule.type, self._objective, run.best, event.epoch, median)
+        self._stopped.add(report.trial)
+        return describe_reason(self._rule.type, self._objective, run.best, report.epoch, median)
 
     def _update_mean(self, run: _TrialState, epoch: int, loss: float) -> None:
         """Include the loss of a decision epoch in the mean of the trial ``run``, and add its mean there to `_means`.
@@ -324,13 +338,18 @@ def _compute_median(means: RankHeaps) -> float | None:
 
 
 def build_scheduler(
-    rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None
+    rule: EarlyTermination,
+    objective: Objective,
+    epochs: int,
+    own: Factory | None = None,
+    usual_epochs: int | None = None,
 ) -> Scheduler:
-    """Return the scheduler of a rule, for trials of ``epochs`` epochs that are compared by an objective.
+    """Return the scheduler of a rule, for trials of at most ``epochs`` epochs that are compared by an objective.
 
     The scheduler is a `Scheduler`, or a `Pausing` one if the rule pauses trials. ``own`` is the callable that a user's
-    own rule (`Own`) names; it is called with the objective and the epochs. Raises ValueError if such a rule comes
-    without ``own``, or if there are several objectives and the rule compares trials by one only.
+    own rule (`Own`) names; it is called with the objective and the epochs. ``usual_epochs`` are those of a trial
+    without a parameter ``epochs``; None: ``epochs``. Raises ValueError if a user's own rule comes without ``own``, or
+    if there are several objectives and the rule compares trials by one only.
     """
     if isinstance(rule, Own):
         if own is None:
@@ -343,4 +362,7 @@ def build_scheduler(
     if not target:
         raise ValueError(f"{rule.type} compares trials by one objective")
     make_scheduler: Callable[[Rule, Objective, int], Scheduler] = pkgutil.resolve_name(target)
-    return make_scheduler(rule, objective, epochs)
+    scheduler = make_scheduler(rule, objective, epochs)
+    if usual_epochs is not None and isinstance(scheduler, RungScheduler):
+        scheduler.lengths.usual = usual_epochs
+    return scheduler

@@ -179,20 +179,20 @@ class NonDominatedAshaScheduler(AshaScheduler):
         for rungs in early_terminate.list_brackets(rule, epochs):
             self._orders.append({epoch: NonDominatedOrder() for epoch in rungs})
 
-    def observe(self, event: Event) -> str | None:
-        if not isinstance(event, EpochReported) or event.trial in self._stopped:
+    def _judge(self, report: EpochReported) -> str | None:
+        if report.trial in self._stopped:
             return None
-        losses = self._objective.constrained_losses(event.metrics)
-        order = self._orders[self.bracket(event.trial)].get(event.epoch)
+        losses = self._objective.constrained_losses(report.metrics)
+        order = self._orders[self.bracket(report.trial)].get(report.epoch)
         if losses is None or order is None:
             return None
-        order.add(event.trial, losses)
+        order.add(report.trial, losses)
         room = math.ceil(len(order) / self._rule.eta)
-        if event.trial in order.list_best(room):
+        if report.trial in order.list_best(room):
             return None
-        self._stopped.add(event.trial)
-        rank = describe_rank(order, event.trial, room)
-        return f"{describe_losses(self._rule.type, self._objective, losses, event.epoch)}, {rank}"
+        self._stopped.add(report.trial)
+        rank = describe_rank(order, report.trial, room)
+        return f"{describe_losses(self._rule.type, self._objective, losses, report.epoch)}, {rank}"
 
 
 class NonDominatedPromotionScheduler(PausingScheduler):
@@ -208,6 +208,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
             rule.type,
             objective,
             early_terminate.compute_decision_epochs(rule, epochs),
+            epochs,
             rule.min_completed,
         )
         self._eta = rule.eta
@@ -227,16 +228,14 @@ class NonDominatedPromotionScheduler(PausingScheduler):
         super().observe(event)
 
     def last(self) -> int | None:
-        if self._completed >= self._min_completed:
+        candidates = frozenset(self._list_candidates())
+        if not candidates:
             return None
         for rung in reversed(self._rungs):
             order = self._orders[rung]
-            waiting = []
             for trial in order.list_best(len(order)):  # all trials of the rung, the best first
-                if self._is_eligible(trial, rung):
-                    waiting.append(trial)
-            if waiting:
-                return waiting[0]
+                if trial in candidates and self._is_eligible(trial, rung):
+                    return trial
         return None
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:

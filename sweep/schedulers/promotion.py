@@ -20,6 +20,7 @@ from sweep.contract import count_parts
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.progress import get_share
 from sweep.schedulers import describe_reason, describe_standing
+from sweep.schedulers.lengths import RungScheduler
 from sweep.space import early_terminate
 from sweep.space.early_terminate import AshaPromotion, FreezeThaw, Pasha
 from sweep.space.objectives import INFEASIBLE, Objective
@@ -37,16 +38,23 @@ class _Pause:
     why: str = field(default="", compare=False)
 
 
-class PausingScheduler:
+class PausingScheduler(RungScheduler):
     """Base class of the schedulers that pause trials.
 
     When no trial is left to start, the best paused trial of the highest rung resumes until ``min_completed`` trials
-    have completed; then the other paused trials are pruned.
+    have completed; then the other paused trials are pruned. Where trials differ in length, only those that train beyond
+    the last rung resume and count, as long as one of them is paused.
     """
 
     def __init__(
-        self, kind: str, objective: Objective, rungs: Sequence[int], min_completed: int = 1
+        self,
+        kind: str,
+        objective: Objective,
+        rungs: Sequence[int],
+        epochs: int,
+        min_completed: int = 1,
     ) -> None:
+        super().__init__(epochs)
         self._kind, self._objective = kind, objective
         self._min_completed = min_completed
         self._rungs = tuple(rungs)
@@ -57,6 +65,7 @@ class PausingScheduler:
         self._lasts: dict[int, float] = {}
         self._best: float | None = None  # the lowest loss of those that completed
         self._completed = 0
+        self._completed_beyond = 0  # those of them that trained beyond the last rung
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
         return tuple(rung for rung in self._rungs if rung < epochs)
@@ -68,13 +77,15 @@ class PausingScheduler:
                 loss = self._objective.constrained_loss(event.metrics)
                 if loss is not None:
                     self._lasts[trial] = loss
-                    self._process_epoch(trial, epoch, loss)
+                    if not self.lengths.ends_short_trial(event):
+                        self._process_epoch(trial, epoch, loss)
             case TrialEnded(trial=trial, status=status) if status is not Status.INTERRUPTED:
                 self._paused.pop(trial, None)
                 self._shares.pop(trial, None)
                 loss = self._lasts.pop(trial, None)
                 if status is Status.COMPLETED and loss is not None:
                     self._completed += 1
+                    self._completed_beyond += self._trains_beyond_rungs(trial)
                     if self._best is None:
                         self._best = loss
                     else:
@@ -82,21 +93,18 @@ class PausingScheduler:
                 self._process_end(trial)
             case _:
                 pass
+        self.lengths.observe(event)  # last, as it forgets the trials that end
 
     def holds(self, trial: int) -> str | None:
         pause = self._paused.get(trial)
         return None if pause is None else pause.why
 
     def last(self) -> int | None:
-        if self._completed >= self._min_completed:
-            return None
-
         def order(trial: int) -> tuple[int, float, int]:
             pause = self._paused[trial]
             return -pause.epoch, pause.loss, trial
 
-        feasible = [trial for trial, pause in self._paused.items() if pause.loss < INFEASIBLE]
-        return min(feasible, key=order, default=None)
+        return min(self._list_candidates(), key=order, default=None)
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         if not rest:
@@ -105,6 +113,23 @@ class PausingScheduler:
         for trial, pause in self._paused.items():
             dropped[trial] = self._describe_pause(pause)
         return dropped
+
+    def _list_candidates(self) -> list[int]:
+        """Return the paused trials that may resume once no other is left, until enough trials have completed.
+
+        They meet the constraints, and train beyond the last rung if any of these does.
+        """
+        if self._completed_beyond >= self._min_completed:
+            return []
+        feasible = [trial for trial, pause in self._paused.items() if pause.loss < INFEASIBLE]
+        beyond = [trial for trial in feasible if self._trains_beyond_rungs(trial)]
+        if beyond or self._completed >= self._min_completed:
+            return beyond
+        return feasible
+
+    def _trains_beyond_rungs(self, trial: int) -> bool:
+        """Return whether a trial is long enough to train beyond the last rung."""
+        return not self._rungs or self.lengths.trains_beyond(trial, self._rungs[-1])
 
     def _record_resumption(self, event: EpochReported) -> None:
         """Record that the trial of an event does not pause any more, as it has trained on.
@@ -153,6 +178,7 @@ class PromotionScheduler(PausingScheduler):
             rule.type,
             objective,
             early_terminate.compute_decision_epochs(rule, epochs),
+            epochs,
             min_completed,
         )
         self._eta = rule.eta
@@ -313,7 +339,7 @@ class FreezeThawScheduler(PausingScheduler):
 
     def __init__(self, rule: FreezeThaw, objective: Objective, epochs: int) -> None:
         super().__init__(
-            rule.type, objective, early_terminate.compute_decision_epochs(rule, epochs)
+            rule.type, objective, early_terminate.compute_decision_epochs(rule, epochs), epochs
         )
         self._share = rule.share
         # not strict, because without rungs there is still the last epoch

@@ -17,6 +17,7 @@ from sweep.analysis import replay
 from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.spec import Spec, parse_spec
+from sweep.spec.work import find_longest_length
 
 RULES = (
     "{type: asha, min_iter: 1, eta: 2}",
@@ -30,7 +31,12 @@ RULES = (
 
 
 def maker(spec: Spec) -> replay.Make:
-    return lambda: build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)
+    return lambda: build_scheduler(
+        spec.early_terminate,
+        spec.objectives[0],
+        find_longest_length(spec),
+        usual_epochs=spec.length,
+    )
 
 
 def replayed(events: list[Event], spec: Spec, other: Spec, **more: int) -> replay.Replay | None:
@@ -60,6 +66,21 @@ def test_the_rule_that_ran_decides_as_it_did(tmp_path: Path, rule: str, room: in
     assert found.log_order_kept
     # by what reports show
     assert found.at_once == room or ("freeze" in rule and found.at_once == room - 1)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_rule_decides_as_it_did_where_trials_differ_in_length(
+    tmp_path: Path, rule: str
+) -> None:
+    file = simulated.FILE.format(method="random", rule=rule, seed=1, repeats=1, count="")
+    lengths = ", epochs: {values: [4, 9]}}\nrun_cap: 40"
+    file = file.replace("epochs: 9\n", "").replace("run_cap: 9\n", "")
+    spec = parse_spec(file.replace("[1, 2, 3]}}", "[1, 2, 3]}" + lengths), "f.yaml")
+    events = simulated.simulate(spec, tmp_path / "log.jsonl", 4, seed=5)
+    found = replayed(events, spec, spec)
+    assert found is not None
+    assert found.same_as_live is True
+    assert found.log_order_epochs == found.ran_epochs
 
 
 def curve(place: int, values: list[float], status: Status, of: int = 4) -> list[Event]:

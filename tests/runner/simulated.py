@@ -14,6 +14,7 @@ from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.methods import build_searcher
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.spec import Spec, parse_spec
+from sweep.spec.work import find_longest_length
 from sweep.store import log as store_log
 from sweep.store.ledger import Ledger, TrialState
 from sweep.store.log import Log
@@ -50,7 +51,12 @@ def coordinator(
     searcher = build_searcher(
         given.method, given.space, given.objectives, given.seed, given.repeats
     )
-    scheduler = build_scheduler(given.early_terminate, given.objectives[0], given.epochs)
+    scheduler = build_scheduler(
+        given.early_terminate,
+        given.objectives[0],
+        find_longest_length(given),
+        usual_epochs=given.length,
+    )
     return Coordinator(given, Devices(), searcher, scheduler, log, Hooks(clock=clock, stop=stop))
 
 
@@ -116,7 +122,9 @@ def simulate(given: Spec, path: Path, room: int, seed: int) -> list[Event]:
                 break
             trial = rng.choice(sorted(running))
             running[trial] += 1
-            if not driver.take(trial, progress(assignments[trial], running[trial], given.epochs)):
+            if not driver.take(
+                trial, progress(assignments[trial], running[trial], assignments[trial].epochs)
+            ):
                 del running[trial]
         driver.close()
     return list(store_log.read(path))

@@ -95,6 +95,19 @@ def test_a_killed_sweep_goes_on_the_same(tmp_path: Path, rule: str, method: str)
         assert simulated.story(resumed(given, path)) == simulated.story(whole), cut
 
 
+@every_rule
+def test_a_killed_sweep_of_unlike_lengths_goes_on_the_same(tmp_path: Path, rule: str) -> None:
+    text = simulated.FILE.format(method="random", rule=rule, seed=3, repeats=1, count="")
+    text = text.replace("epochs: 9\n", "")
+    given = parse_spec(text.replace("3]}}", "3]}, epochs: {values: [4, 9]}}"), "f.yaml")
+    whole = simulated.simulate(given, tmp_path / "whole.jsonl", 1, seed=0)
+    for cut in range(1, len(whole), 7):
+        path = tmp_path / f"{cut}.jsonl"
+        with Log(path) as log:
+            log.append(whole[:cut])
+        assert simulated.story(resumed(given, path)) == simulated.story(whole), cut
+
+
 @pytest.mark.parametrize("method", ["tpe", "cmaes"])
 def test_one_that_is_stopped_where_a_trial_was_to_pause_goes_on_the_same(
     tmp_path: Path, method: str

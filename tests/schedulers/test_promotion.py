@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from sweep.conformance.schedulers import EPOCHS, report, search
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
+from sweep.schedulers import Pausing
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.schedulers.promotion import FreezeThawScheduler, PashaScheduler, PromotionScheduler
 from sweep.space.early_terminate import AshaPromotion, FreezeThaw, Pasha
 from sweep.space.objectives import INFEASIBLE, Objective
@@ -259,3 +261,48 @@ def test_the_last_to_go_on_meets_the_constraints() -> None:
     scheduler.observe(report(1, 3, INFEASIBLE))
     assert scheduler.holds(1) is not None
     assert scheduler.last() == 0
+
+
+@pytest.mark.parametrize(
+    ("lengths", "finished"),
+    [([27, 27, 81, 81], {2}), ([27, 27, 27, 27], {0})],
+    ids=["both", "short ones alone"],
+)
+@pytest.mark.parametrize("several", [False, True])
+def test_trials_beyond_the_last_rung_complete_if_there_are_any(
+    several: bool, lengths: list[int], finished: set[int]
+) -> None:
+    objective = Objective("m", "minimize", others=(Objective("n", "minimize"),) * several)
+    scheduler = build_scheduler(AshaPromotion(min_iter=3, eta=9), objective, 81)
+    assert isinstance(scheduler, Pausing)
+    for trial, length in enumerate(lengths):
+        scheduler.observe(
+            TrialStarted(
+                trial=trial, trial_id="", params={"epochs": length}, seed=0, repeat=0, time=0.0
+            )
+        )
+        scheduler.observe(both(trial, 3))
+    completed = set[int]()
+    while (last := scheduler.last()) is not None:
+        scheduler.observe(both(last, lengths[last]))
+        scheduler.observe(TrialEnded(trial=last, status=Status.COMPLETED, reason="", time=0.0))
+        completed.add(last)
+    assert completed == finished
+
+
+def both(trial: int, epoch: int) -> EpochReported:
+    metrics = {"m": float(trial), "n": float(trial)}
+    return EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0)
+
+
+def test_a_completed_shorter_trial_does_not_do_for_longer_ones() -> None:
+    scheduler = PromotionScheduler(AshaPromotion(min_iter=27, eta=9), LOSS, 81)
+    for trial, length in enumerate([27, 81]):
+        scheduler.observe(
+            TrialStarted(
+                trial=trial, trial_id="", params={"epochs": length}, seed=0, repeat=0, time=0.0
+            )
+        )
+        scheduler.observe(report(trial, 27, float(trial)))
+    scheduler.observe(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0))
+    assert scheduler.last() == 1

@@ -19,6 +19,7 @@ from sweep.conformance.schedulers import (
     run,
     search,
 )
+from sweep.events import Params, Status, TrialEnded, TrialStarted
 from sweep.schedulers import Pausing, Scheduler
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.space import early_terminate
@@ -254,3 +255,33 @@ def lines_of(run: Callable[[], object]) -> int:
     finally:
         sys.settrace(before)
     return count
+
+
+@pytest.mark.parametrize("rule", [*RULES.values(), *PAUSING.values()], ids=[*RULES, *PAUSING])
+@pytest.mark.parametrize("is_usual", [False, True])
+def test_the_last_epoch_of_a_shorter_trial_is_no_rung(
+    rule: EarlyTermination, is_usual: bool
+) -> None:
+    """Its training is complete, so that it would keep longer trials, which are under way there, from going on."""
+    length = max(build_one(rule).decision_epochs(EPOCHS), default=4)
+    params = {} if is_usual else {"epochs": length}
+    answers = []
+    for reported in (True, False):
+        scheduler = build_scheduler(rule, Objective("m", "minimize"), EPOCHS, usual_epochs=length)
+        for trial in range(9):
+            scheduler.observe(started(trial, params))
+            if reported:
+                assert scheduler.observe(report(trial, length, -1.0 - trial)) is None
+            scheduler.observe(TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=0.0))
+        for trial in range(9, 18):
+            scheduler.observe(started(trial, {"epochs": EPOCHS}))
+        verdicts = run(scheduler, {trial: float(trial) for trial in range(9, 18)}, length)
+        held = []
+        if isinstance(scheduler, Pausing):
+            held = [scheduler.holds(trial) for trial in range(18)]
+        answers.append((verdicts, held))
+    assert answers[0] == answers[1]
+
+
+def started(trial: int, params: Params) -> TrialStarted:
+    return TrialStarted(trial=trial, trial_id="", params=params, seed=0, repeat=0, time=0.0)
