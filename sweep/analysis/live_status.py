@@ -287,7 +287,7 @@ class Standing:
             Foresight(
                 rule,
                 outline.objective,
-                max(round(outline.expected_length), 1),
+                outline.drawn_lengths or (outline.epochs,),
                 outline.longest_length,
             )
             if acts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from sweep.events import EpochReported, Params, trial_epochs
@@ -60,8 +61,8 @@ class Outline:
     repeats: int = 1
     # of a trial whose parameters do not set it; hundredths of its minutes with these alone
     epochs: int = 1
-    longest: int | None = None  # the length of the longest trial; None: `epochs`
-    mean_length: float | None = None  # of the trials of the search; None: `epochs`
+    longest: int | None = None  # the length of the longest trial of the search; None: `epochs`
+    drawn_lengths: tuple[int, ...] = ()  # of random trials of the search; empty: `epochs`
     minutes: float | None = None  # of training, after which a trial is complete
     counts_epochs: bool = True  # whether a trial ends after a number of epochs
     decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
@@ -73,7 +74,7 @@ class Outline:
     @classmethod
     def of(cls, spec: Spec) -> Outline:
         """Return the outline of a sweep file."""
-        from sweep.spec.work import estimate_mean_length, find_longest_length
+        from sweep.spec.work import draw_lengths, find_longest_length
 
         first = spec.objectives[0]
         longest = find_longest_length(spec)
@@ -87,7 +88,7 @@ class Outline:
             repeats=spec.trials_each,
             epochs=spec.length,
             longest=longest,
-            mean_length=estimate_mean_length(spec),
+            drawn_lengths=tuple(draw_lengths(spec)),
             minutes=spec.minutes,
             counts_epochs=spec.counts_epochs,
             decisions=early_terminate.compute_decision_epochs(spec.early_terminate, longest),
@@ -103,13 +104,13 @@ class Outline:
 
     @property
     def longest_length(self) -> int:
-        """The length of the longest trial, in epochs or in hundredths of its minutes."""
+        """The length of the longest trial of the search, in epochs or in hundredths of its minutes."""
         return self.epochs if self.longest is None else self.longest
 
     @property
     def expected_length(self) -> float:
         """The expected length of a trial that has not begun, in epochs or in hundredths of its minutes."""
-        return self.epochs if self.mean_length is None else self.mean_length
+        return fmean(self.drawn_lengths) if self.drawn_lengths else self.epochs
 
     def epochs_of(self, params: Params) -> int:
         """Return how long a trial with parameters ``params`` trains, in epochs or in hundredths of its minutes.

@@ -15,7 +15,8 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import fmean
 
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.schedulers import Scheduler
@@ -193,16 +194,20 @@ class Foresight:
     """
 
     def __init__(
-        self, rule: EarlyTermination, objective: Objective, epochs: int, longest: int | None = None
+        self,
+        rule: EarlyTermination,
+        objective: Objective,
+        lengths: Sequence[int],
+        longest: int | None = None,
     ) -> None:
-        """Initialize for trials of ``epochs`` epochs.
+        """Initialize for trials of which those that have not begun have ``lengths``, at least one, in turn.
 
-        If trials differ in their epochs, these are those of a trial that has not begun, and ``longest`` are the most.
+        ``longest`` is the largest number of epochs that a trial may train; None: the largest of ``lengths``.
         """
         self._rule = rule
         self._objective = objective
-        self._epochs = epochs
-        self._longest = epochs if longest is None else longest
+        self._lengths = [max(length, 1) for length in lengths]
+        self._longest = max(self._lengths) if longest is None else longest
         self._decisions = compute_decision_epochs(rule, self._longest)
         self._losses: dict[int, float] = {}  # of trials at the rule's first decision epoch
         # of ended trials: epochs trained and epochs to train
@@ -213,6 +218,8 @@ class Foresight:
         self._rehearsed = 0  # `_events` at the last rehearsal
         self._ends: dict[int, float] = {}  # the epoch that each trial is expected to reach
         self._prospect: Prospect | None = None
+        # by length: the epochs that each simulated new trial has trained
+        self._trained: dict[int, list[int]] = {}
 
     def hear(self, trial: int, epoch: int, loss: float | None, epoch_s: float) -> None:
         """Record an epoch of a trial, the loss after it (None if it has no objective), and how long it took."""
@@ -247,12 +254,21 @@ class Foresight:
             self._prospect = self._rehearse(going, waiting, lost)
             of_each = zip(going.items(), self._prospect.left, strict=True)
             self._ends = {trial: done + left for (trial, (done, _)), left in of_each}
-        new = self._prospect.waiting_left
         left = []
-        # one that began after the rehearsal is expected to train as a new one
-        for trial, (done, _) in going.items():
-            left.append(max(self._ends.get(trial, new) - done, 0.0))
-        return Prospect(left, self._prospect.whole, new, self._prospect.waiting_whole)
+        for trial, (done, of) in going.items():
+            end = self._ends.get(trial)
+            if end is None:  # it began after the rehearsal
+                end = self._predict_new_end(of)
+            left.append(max(end - done, 0.0))
+        return replace(self._prospect, left=left)
+
+    def _predict_new_end(self, of: int) -> float:
+        """Return the epoch that a new trial of ``of`` epochs is expected to reach, by the last rehearsal.
+
+        It is the mean of the simulated trials of the same length or, if there were none, ``of``.
+        """
+        trained = self._trained.get(of)
+        return fmean(trained) if trained else of
 
     def _rehearse(
         self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]
@@ -278,7 +294,8 @@ class Foresight:
         reports = (len(seen) + coming) * max(len(self._decisions), 1)
         rehearsals = max(min(REHEARSALS, REPORTS // reports), 1)
         left = dict.fromkeys(going, 0.0)
-        whole = coming_epochs = coming_whole = 0
+        whole = coming_whole = 0
+        self._trained = {}
         for _ in range(rehearsals):
             scheduler = build_scheduler(self._rule, self._objective, self._longest)
             losses = self._draw_losses(seen, numbers)
@@ -291,17 +308,15 @@ class Foresight:
                 left[trial] += max(end - done, 0) / rehearsals
                 whole += end >= of
             for trial in range(started, started + coming):
+                of = last = self._lengths[trial % len(self._lengths)]
                 # it fails, as the same share of the real ones did
                 if numbers.random() * started < len(failed):
-                    of = numbers.choice(failed)
-                else:
-                    of = self._epochs
-                end = self._train(
-                    scheduler, trial, numbers.random(), range(1, of + 1), self._epochs
-                )
-                coming_epochs += end
-                coming_whole += end >= self._epochs
+                    last = min(numbers.choice(failed), of)
+                end = self._train(scheduler, trial, numbers.random(), range(1, last + 1), of)
+                self._trained.setdefault(of, []).append(end)
+                coming_whole += end >= of
         simulated = coming * rehearsals
+        coming_epochs = sum(map(sum, self._trained.values()))
         return Prospect(
             [*left.values()],
             whole / rehearsals,

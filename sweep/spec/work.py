@@ -66,18 +66,24 @@ def find_most_epochs(spec: Spec) -> int:
 def find_longest_length(spec: Spec) -> int:
     """Return the length of the longest trial of the search: its epochs, or 100 if only `minutes` ends it.
 
-    The stopping rule acts on trials up to this length. It is `Spec.length` unless there is a parameter ``epochs``.
+    The stopping rule has rungs up to this length, which is `Spec.length` unless there is a parameter ``epochs``.
     """
     return count_length(_find_most_searched_epochs(spec))
 
 
 def estimate_mean_length(spec: Spec) -> float:
-    """Return the mean length of a trial of the search, in the units of `Spec.length`, from draws of the space.
+    """Return the mean length of a trial of the search, in the units of `Spec.length`, from `draw_lengths`."""
+    return fmean(draw_lengths(spec))
 
-    The draws are always the same. Without a parameter ``epochs``, all trials have the same length.
+
+def draw_lengths(spec: Spec) -> list[int]:
+    """Return lengths of trials of the search, at least one, in the units of `Spec.length`, from draws of the space.
+
+    The draws are always the same. Without a parameter ``epochs``, all trials have the same length, which is returned
+    once.
     """
     if "epochs" not in spec.space.names:
-        return spec.length
+        return [spec.length]
     numbers = random.Random(0)  # not cryptographic; any fixed sample works
     lengths = []
     for _ in range(DRAWS):
@@ -87,7 +93,7 @@ def estimate_mean_length(spec: Spec) -> float:
         if params is not None:
             lengths.append(spec.trial_length(params))
     # draws may all miss the constraints
-    return fmean(lengths) if lengths else find_longest_length(spec)
+    return lengths or [find_longest_length(spec)]
 
 
 def _find_most_searched_epochs(spec: Spec) -> int:
