@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sweep.analysis.search_efficiency import compute_correlation, read_metric, read_metric_at_units
-from sweep.events import Status
+from sweep.events import Role, Status
 from sweep.progress import HUNDREDTHS, SHARE
 from sweep.space import early_terminate
 from sweep.space.early_terminate import Misfit
@@ -58,7 +58,7 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
     rule with many rungs, only `MOST_RUNGS` are measured. The result is empty if the sweep has no rungs, or no trial
     that trained to its end.
     """
-    rungs = _thin_epochs(read_decision_epochs(sweep.info, _find_longest_own(sweep)))
+    rungs = _thin_epochs(read_decision_epochs(sweep.info, _find_largest_epochs(sweep)))
     length = _read_timed_length(sweep.info)
     by_epochs = length is None or isinstance(sweep.info.epochs, int)
     ended = []
@@ -109,17 +109,17 @@ def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
 def read_decision_epochs(info: SweepInfo, longest: int | None = None) -> tuple[int, ...]:
     """Return the epochs at which a sweep's stopping rule decides, ascending.
 
-    ``longest`` is the number of epochs of the longest trial; None if it is that of the sweep file. In a sweep with
-    ``minutes`` but no number of epochs, they are in hundredths of a trial's minutes. The result is empty if the sweep
-    has no rule, a user's own rule, or neither ``minutes`` nor a number of epochs, or if another release wrote a rule
-    that is not valid here.
+    ``longest`` is the number of epochs of the longest trial of the search; None if it is that of the sweep file. In a
+    sweep with ``minutes`` but no number of epochs, they are in hundredths of a trial's minutes. The result is empty if
+    the sweep has no rule, a user's own rule, or neither ``minutes`` nor a number of epochs, or if another release wrote
+    a rule that is not valid here.
     """
     stored = info.spec.get("early_terminate")
     length = _read_timed_length(info)
     if length is None:
-        length = info.epochs if isinstance(info.epochs, int) else None
-        if longest is not None:
-            length = max(longest, length or 0)
+        length = longest
+        if length is None and isinstance(info.epochs, int):
+            length = info.epochs
     if not isinstance(stored, Mapping) or length is None:
         return ()
     keys = {}
@@ -135,14 +135,22 @@ def read_decision_epochs(info: SweepInfo, longest: int | None = None) -> tuple[i
         return ()
 
 
-def _find_longest_own(sweep: Sweep) -> int | None:
-    """Return the largest value of the parameter ``epochs`` in a trial of a sweep; None if no trial has it."""
-    lengths = []
+def _find_largest_epochs(sweep: Sweep) -> int | None:
+    """Return the epochs of the longest trial of a search, by its trials and its parameter ``epochs``; None if unknown.
+
+    Those of the baseline and of fresh seeds do not count: no rule decides about these.
+    """
+    found: list[object] = []
+    declared = sweep.info.parameters.get("epochs")
+    if isinstance(declared, Mapping):
+        found += [declared.get("value"), declared.get("max")]
+        values = declared.get("values")
+        if isinstance(values, list):
+            found += values
     for one in sweep.trials:
-        epochs = one.params.get("epochs")
-        if isinstance(epochs, int):
-            lengths.append(epochs)
-    return max(lengths, default=None)
+        if one.role is Role.SEARCH:
+            found.append(one.params.get("epochs", sweep.info.epochs))
+    return max((epochs for epochs in found if isinstance(epochs, int)), default=None)
 
 
 def _read_timed_length(info: SweepInfo) -> int | None:

@@ -99,6 +99,19 @@ def test_rungs_are_those_of_the_longest_trial(sweep_of: Callable[..., ResultsFol
     assert [(one.epoch, one.trials) for one in found] == [(1, 4), (2, 4), (4, 4), (8, 4)]
 
 
+def test_the_epochs_of_the_file_do_not_count_where_they_are_a_parameter(
+    sweep_of: Callable[..., ResultsFolder],
+) -> None:
+    runs = [({"a": a, "epochs": 3}, DONE, curve(*[a] * 3)) for a in range(4)]
+    folder = with_rule(sweep_of(runs), ASHA, 10)
+    info = json.loads(folder.info.read_text())
+    # the epochs 5 are of no trial so far
+    for parameters, epochs in [({}, [1, 2]), ({"epochs": {"values": [3, 5]}}, [1, 2, 4])]:
+        spec = {**info["spec"], "parameters": parameters}
+        folder.info.write_text(json.dumps({**info, "spec": spec}))
+        assert [one.epoch for one in rung_ranks.measure_folder(folder)] == epochs
+
+
 def test_each_objective_has_its_line(sweep_of: Callable[..., ResultsFolder]) -> None:
     runs = [({"a": a}, DONE, curve(a, a + 1)) for a in range(4)]
     folder = sweep_of(runs, objectives=(("acc", "maximize"), ("size", "minimize")))
