@@ -162,7 +162,7 @@ class RungStatus:
 
 @dataclass(slots=True)
 class Spent:
-    """What the search and the baseline have spent of the budgets; fresh seeds have a budget of their own."""
+    """The epochs, GPU seconds and cost of the search and the baseline, which count towards the budgets."""
 
     epochs: int = 0
     gpu_s: float = 0.0
@@ -242,6 +242,7 @@ class Standing:
         # the open trials that train now, in the order of their start
         self.running: dict[int, Open] = {}
         self.ended: dict[Status, int] = dict.fromkeys(Status, 0)
+        self._whole = 0  # trials that trained all their epochs, without those with fresh seeds
         self.failures: dict[tuple[Status, str], Failure] = {}
         self.searched_best: Best | None = None  # by the trials of the search alone
         self._confirmed_best: Best | None = None
@@ -490,7 +491,7 @@ class Standing:
             return 0.0
         return self._earlier_s + max(self._find_end(now) - self.session, 0.0)
 
-    def budgeted_s(self, now: float) -> float:
+    def counted_s(self, now: float) -> float:
         """Return the seconds of `active_s` that count for the budget of hours: without those of fresh seeds."""
         active_s = self.active_s(now) - self._confirmed_s
         if self._confirming_since is not None:
@@ -537,14 +538,17 @@ class Standing:
     def survivors(self) -> float | None:
         """Estimate how many trials of the sweep will end by training all their epochs, including those that have.
 
-        Return None if the number of trials is unknown.
+        Those with fresh seeds do not count. Return None if the number of trials is unknown.
         """
-        waiting = self.waiting()
+        waiting = self._count_trials_to_start()
         if waiting is None:
             return None
+        if self._confirming_since is not None:
+            # the search is over, but for trials that were still running when fresh seeds began
+            going = [trial for _, trial in self._list_going()]
+            return self._whole + sum(trial.state.role is not Role.CONFIRM for trial in going)
         prospect = self._prospect()
-        ended = sum(self.ended[status] for status in WHOLE)
-        return ended + prospect.whole + waiting * prospect.waiting_whole
+        return self._whole + prospect.whole + waiting * prospect.waiting_whole
 
     def waiting(self) -> int | None:
         """Return the number of trials that have not started; None if the number of all trials is unknown."""
@@ -568,7 +572,7 @@ class Standing:
             overhead_s = 0.0
         # the most trials that have recently run at once
         slots = max(*self._at_once, len(self.running), 1)
-        waiting = self._count_coming()
+        waiting = self._count_trials_to_start()
         limits = self._find_limits()
         bounds = []
         if waiting is not None:
@@ -582,7 +586,7 @@ class Standing:
             each_s = prospect.waiting_left * epoch_s + overhead_s
             bounds.append(estimate_seconds_left(there, waiting, each_s, slots))
         if limits.hours is not None:
-            bounds.append(limits.hours * 3600 - self.budgeted_s(now))
+            bounds.append(limits.hours * 3600 - self.counted_s(now))
         if limits.epochs is not None:
             # this budget counts epochs, also if `epoch_s` is that of a hundredth of a trial's minutes
             bounds.append((limits.epochs - self.spent.epochs) * fmean(self._epoch_s) / slots)
@@ -594,7 +598,7 @@ class Standing:
             bounds.append((limits.money - self.spent.cost) / self._cost_per_s / slots)
         return max(min(bounds), 0.0) if bounds else None
 
-    def _count_coming(self) -> int | None:
+    def _count_trials_to_start(self) -> int | None:
         """Return the number of trials that are still to start; None if unknown, 0 once fresh seeds are trained.
 
         How many fresh seeds follow is not known.
@@ -663,7 +667,7 @@ class Standing:
             return self.cost
         if not self.cost or not self._epoch_s:
             return None
-        waiting = self._count_coming()
+        waiting = self._count_trials_to_start()
         limits = self._find_limits()
         bounds = []
         if limits.money is not None:  # with what fresh seeds have cost in earlier sessions
@@ -720,7 +724,9 @@ class Standing:
                 [*going.values()], self.outline.expected_length
             )
         # without the pruned trials, since the rehearsed rule prunes by itself
-        return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
+        return self._foresight.prospect(
+            going, self._count_trials_to_start() or 0, self._lost - self._pruned
+        )
 
     def _list_going(self) -> list[tuple[int, Open]]:
         """Return the open trials by number, without paused ones, which count as lost at the epoch of their pause.
@@ -729,10 +735,10 @@ class Standing:
         """
         going = []
         for number, trial in self.open.items():
-            waits = self._confirming_since is not None and not (
+            is_left_open = self._confirming_since is not None and not (
                 number in self.running or trial.state.role is Role.CONFIRM
             )
-            if number not in self._paused and not waits:
+            if number not in self._paused and not is_left_open:
                 going.append((number, trial))
         return going
 
@@ -815,6 +821,7 @@ class Standing:
             return ended
         del self.open[number]
         self.ended[event.status] += 1
+        self._whole += event.status in WHOLE and state.role is not Role.CONFIRM
         if self._foresight is not None:
             self._foresight.end(number, (trial.done, trial.of))
         self.latest.append(ended)

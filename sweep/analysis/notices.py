@@ -166,7 +166,7 @@ class NoticeWatch:
         budgets = (
             ("trials", standing.finished, standing.total),
             ("epochs", standing.spent.epochs, limits.epochs),
-            ("hours", standing.budgeted_s(now) / 3600, limits.hours),
+            ("hours", standing.counted_s(now) / 3600, limits.hours),
             ("GPU hours", standing.spent.gpu_s / 3600, limits.gpu_hours),
             ("money", standing.spent.cost, limits.money),
         )

@@ -250,7 +250,10 @@ def _format_rungs(standing: Standing) -> list[_Part]:
             where = f"{rung.epoch} % of the minutes"
         texts.append(f"{where}: {rung.pruned:,} of {rung.reached:,} pruned")
     survivors = standing.survivors()
-    of_all = "trials" if standing.total is None else f"of {standing.total:,}"
+    if standing.total is None:
+        of_all = "trials"
+    else:  # without those with fresh seeds, as in ``survivors``
+        of_all = f"of {standing.total - len(standing.confirming):,}"
     if survivors is not None and (standing.open or standing.waiting()) and standing.over is None:
         texts.insert(0, f"about {survivors:,.0f} {of_all} train to the end")
     return [(text, "") for text in texts]

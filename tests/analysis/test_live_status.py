@@ -349,19 +349,20 @@ def test_fresh_seeds_do_not_count_towards_the_budgets_of_the_search() -> None:
     assert standing.spent == Spent(1, 2.0, 1.0)
     for event in fresh(1, 1030.0):
         standing.observe(event)
+    assert standing.survivors() == 1
     # the search is over: only the rest of the running trial is known to follow, in what time it takes
     assert standing.left_s(5000.0) == pytest.approx(2.0 * 2.0 - 2.0)
     assert standing.cost_in_all(5000.0) == 3.0 + 2 * 1.0
     assert (standing.epochs, standing.cost) == (3, 3.0)
     assert standing.spent == Spent(1, 2.0, 1.0)
-    assert (standing.active_s(5000.0), standing.budgeted_s(5000.0)) == (4000.0, 30.0)
+    assert (standing.active_s(5000.0), standing.counted_s(5000.0)) == (4000.0, 30.0)
     standing.observe(ended(1, time=5000.0))
     standing.observe(SessionEnded(time=5000.0, reason="finished"))
     # then the search is extended
     for event in (SessionStarted(time=6000.0, resumed=True, version="1"), started(2, 6000.0)):
         standing.observe(event)
     standing.observe(epoch(2, 1, time=6010.0, measures={"cost": 1.0}))
-    assert standing.budgeted_s(6020.0) == 30.0 + 20.0
+    assert standing.counted_s(6020.0) == 30.0 + 20.0
     assert standing.left_s(6020.0) == pytest.approx((8 - 2) * 2.0)
     assert standing.cost_in_all(6020.0) == 9.0 + 2.0
 
