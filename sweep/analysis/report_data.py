@@ -308,9 +308,8 @@ class Timeline:
     """All lanes of a sweep."""
 
     lanes: tuple[str, ...]
-    nodes: tuple[
-        str, ...
-    ]  # of each lane: its name begins with that of its node, or of its nodes as in "a,b"
+    # of each lane: its name begins with that of its node, or of its nodes as in "a,b"
+    nodes: tuple[str, ...]
     spans: tuple[TimelineSpan, ...]
     pauses: tuple[tuple[float, float], ...]  # between sessions
     busy_s: float

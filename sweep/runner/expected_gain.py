@@ -61,9 +61,8 @@ class GainSetting:
     seed: int
     stop_when: StopWhen
     seeds: int = 1  # with which configurations are compared in the end
-    shared: float = (
-        0.0  # the correction if these are scores of folds, as in `compute_mean_interval`
-    )
+    # the correction if these are scores of folds, as in `compute_mean_interval`
+    shared: float = 0.0
 
     @classmethod
     def of(cls, spec: Spec) -> GainSetting | None:

@@ -24,10 +24,10 @@ def estimate_more_seeds(
     best, and ``shared`` the correction for folds, as in `compute_mean_interval`.
 
     The mean and the spread of the differences are taken as measured. More seeds do not lower the part of the error that
-    folds share, so there may be no number that would. With fewer than two differences, or if all are
-    equal, there is no spread; then the result is how many seeds any verdict still needs, at least 1. If the difference
-    is significant already, the result is that number as well, or 1 if no more seeds are needed. Returns None if the
-    mean is 0, or if a thousand further seeds would not suffice.
+    folds share, so there may be no number that would. With fewer than two differences, or if all are equal, there is no
+    spread; then the result is how many seeds any verdict still needs, at least 1. If the difference is significant
+    already, the result is that number as well, or 1 if no more seeds are needed. Returns None if the mean is 0, or if a
+    thousand further seeds would not suffice.
     """
     count = len(differences)
     # NaN is not 0: without differences, any verdict needs `LEAST`
