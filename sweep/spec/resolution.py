@@ -848,8 +848,8 @@ class SpecResolver:
 def _find_only_epochs(file: SweepFile) -> int | None:
     """Return the epochs that a parameter ``epochs`` gives to all trials; None if there is no such parameter.
 
-    They are its `value`, or the only entry of its `values`, if that is a whole number. None as well for a range, even of
-    one number, and for a parameter with a condition.
+    They are its `value`, or the only entry of its `values`, if that is a whole number. It is None as well for a range,
+    even of one number, and for a parameter with a condition.
     """
     match (file.parameters or {}).get("epochs"):
         case {"when": _}:
