@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from sweep.backends.ray_tune.jobs import Jobs
 from sweep.cli import main
-from sweep.cli.submitting import stop_submitted_sweep
+from sweep.cli.submitting import JobOptions, stop_submitted_sweep
 from sweep.errors import InputError
 
 pytestmark = pytest.mark.ray
@@ -204,3 +204,8 @@ def test_a_resumed_sweep_has_what_it_was_sent_with(
     Receiving().stop_job(f"sweep-ann-s-{len(Receiving.received)}")
     (tmp_path / "table.csv").unlink()
     assert "table.csv: was sent with --include, and is not in" in call("resume", "s")
+
+
+@pytest.mark.parametrize("text", [None, "{}", '{"include": [], "of_a_later_release": 1}'])
+def test_options_that_a_job_of_another_release_lacks_have_their_defaults(text: str | None) -> None:
+    assert JobOptions.decode(text) == JobOptions()
