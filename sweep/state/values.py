@@ -655,8 +655,11 @@ def _is_same_array(present: np.ndarray[Any, Any], copied: np.ndarray[Any, Any]) 
 
 
 def _put_array(value: np.ndarray[Any, Any], copied: np.ndarray[Any, Any]) -> None:
-    """Give an array the elements of ``copied``, and its shape if it was changed in place and can be changed back."""
-    if value.shape != copied.shape:
+    """Give an array the elements of ``copied``, and its shape if only that was changed in place.
+
+    An array with another number of elements stays as it is: views of it may still use its memory.
+    """
+    if value.shape != copied.shape and value.size == copied.size:
         with suppress(ValueError):  # it does not own its elements
             value.resize(copied.shape, refcheck=False)
     if value.shape == copied.shape:

@@ -124,6 +124,18 @@ def test_an_array_of_arrays_is_restored() -> None:
     assert not inner[0].any()
 
 
+def test_an_array_of_another_size_keeps_the_memory_that_views_use() -> None:
+    array = np.arange(4.0)
+    before = digest(array)
+    snapshot = Snapshot(array)
+    array.resize(10**6, refcheck=False)
+    view = array[-3:]
+    snapshot.restore()
+    assert array.shape == (10**6,)
+    assert view.base is array
+    assert digest(array) != before  # so that it is told
+
+
 @pytest.mark.parametrize("change", ["shape", "sign", "number"])
 def test_an_array_is_restored_to_the_bit(change: str) -> None:
     array = np.array([0.0, -1.0, np.nan, 2.0])
