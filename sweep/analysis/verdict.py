@@ -460,6 +460,8 @@ def _explain_missing_verdict(
     more = f"; it takes {LEAST} at least"
     if follower.more is not None:
         more = f"; {follower.more} more would tell a difference like that to the next"
+    elif follower.difference:
+        more = "; no number of further seeds would tell a difference like that"
     trains = ""
     if len({row.sweep for row in ranking.rows}) == 1:
         address = addresses.get(best.sweep) or shlex.quote(best.sweep)

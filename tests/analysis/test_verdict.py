@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -408,3 +409,17 @@ def test_data_of_many_kinds_are_named_as_far_as_there_is_room() -> None:
         "data0 in trial 0; data1 in trial 1; data2 in trial 2; 2 more)"
         in warn_about_different_data(seen)
     )
+
+
+def test_folds_of_which_no_number_would_tell_a_difference_say_so(sweep_of) -> None:
+    scores = {1: [0.5] * 5, 2: [0.55, 0.32, 0.40, 0.47, 0.41]}
+    runs = [
+        ({"a": a}, Status.COMPLETED, [{"acc": score}])
+        for a, many in scores.items()
+        for score in many
+    ]
+    folder = sweep_of(runs, seeds=5)
+    info = json.loads(folder.info.read_text())
+    folder.info.write_text(json.dumps({**info, "spec": {**info.get("spec", {}), "folds": 5}}))
+    answer = summarize_ranking(rank([read_sweep(folder)]))
+    assert "verdict; no number of further seeds would tell a difference like that." in answer
