@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from statistics import fmean
 
 from sweep.progress import count_length
 from sweep.space.domains import list_choices
@@ -13,7 +12,7 @@ from sweep.spec.resolved import Spec
 from sweep.text import counted
 
 DRAWS = 200
-"""Configurations by which the mean length of trials is estimated."""
+"""Configurations by which the lengths of trials are estimated."""
 
 
 def describe_work(spec: Spec) -> str:
@@ -69,11 +68,6 @@ def find_longest_length(spec: Spec) -> int:
     The stopping rule has rungs up to this length, which is `Spec.length` unless there is a parameter ``epochs``.
     """
     return count_length(_find_most_searched_epochs(spec))
-
-
-def estimate_mean_length(spec: Spec) -> float:
-    """Return the mean length of a trial of the search, in the units of `Spec.length`, from `draw_lengths`."""
-    return fmean(draw_lengths(spec))
 
 
 def draw_lengths(spec: Spec) -> list[int]:

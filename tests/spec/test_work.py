@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 import pytest
 
 from sweep.spec import parse_spec
-from sweep.spec.work import describe_work, estimate_mean_length, find_longest_length
+from sweep.spec.work import describe_work, draw_lengths, find_longest_length
 
 FILE = """
 name: some
@@ -83,4 +85,4 @@ def test_the_length_of_the_trials(keys: str, longest: int, least: float, most: f
     )
     spec = parse_spec(file, "some.yaml")
     assert find_longest_length(spec) == longest
-    assert least <= estimate_mean_length(spec) <= most
+    assert least <= fmean(draw_lengths(spec)) <= most
