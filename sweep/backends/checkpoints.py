@@ -40,10 +40,15 @@ if TYPE_CHECKING:
 
 MANIFEST = "sweep_manifest.json"
 _DELETED = ".deleted-"
+_UNUSABLE = "unusable-"  # before the names of checkpoints that could not be restored
 
 
 class Damaged(Exception):
     """A checkpoint differs from what was written: files are missing, changed or unreadable."""
+
+
+class Unreadable(Damaged):
+    """A checkpoint cannot be read now, although its files are there; it may be undamaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +174,11 @@ def begin_checkpoint(
     """Begin a checkpoint: call ``save`` with a temporary folder now, and return a function that completes it.
 
     The returned function may be called once, in any thread. It calls what ``save`` returned, unless that is None,
-    writes the manifest, and renames the folder, which replaces an earlier checkpoint of the same epoch. Then it deletes
-    the checkpoints with the names ``unusable``, and all others but the best and the ``keep`` newest ones of ``folder``,
-    the trial's folder, and returns the checkpoint's folder. If ``save`` or the returned function raises, the temporary
-    folder is deleted. This process must begin no other checkpoint in ``folder`` before the returned function has ended.
+    writes the manifest, and renames the folder, which replaces an earlier checkpoint of the same epoch. Then it sets
+    those with the names ``unusable`` aside, deletes all others in ``folder``, the trial's folder, but itself, the best
+    and the ``keep`` newest ones, and returns the checkpoint's folder. If ``save`` or the returned function raises, the
+    temporary folder is deleted. This process must begin no other checkpoint in ``folder`` before the returned function
+    has ended.
     """
     final = folder / f"epoch-{manifest.epoch:06d}"
     aside = folder / f"writing-{get_process_name()}"
@@ -182,13 +188,13 @@ def begin_checkpoint(
             if write is not None:
                 write()
             _write_manifest(aside, manifest)
-            # an earlier one of this epoch, which could not be restored
+            # one of this epoch, of an earlier attempt
             shutil.rmtree(final, ignore_errors=True)
             aside.rename(final)
         for name in unusable:
             if name != final.name:
-                shutil.rmtree(folder / name, ignore_errors=True)
-        trim(folder, keep)
+                _set_aside(folder / name)
+        trim(folder, keep, final.name)
         return final
 
     # left by a checkpoint that was begun and never completed
@@ -198,11 +204,23 @@ def begin_checkpoint(
         return partial(finish, save(aside))
 
 
+def _set_aside(checkpoint: Path) -> None:
+    """Rename an unusable checkpoint, so that it does not count any more; do nothing if it is not there.
+
+    It is not deleted, because the fault may lie in code that is mended later.
+    """
+    aside = checkpoint.with_name(f"{_UNUSABLE}{checkpoint.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    with suppress(OSError):
+        checkpoint.rename(aside)
+
+
 def read_verified_manifest(checkpoint: Path) -> Manifest:
     """Return the manifest of the checkpoint in the folder ``checkpoint``.
 
     Raises:
         Damaged: if the manifest is missing or unreadable, or a file that it names is missing or has changed.
+        Unreadable: a `Damaged` error, if the disk cannot read one of them now.
     """
     try:
         about = json.loads((checkpoint / MANIFEST).read_bytes())
@@ -211,19 +229,24 @@ def read_verified_manifest(checkpoint: Path) -> Manifest:
             if found.get(name) != expected:
                 raise Damaged(f"{name} is damaged" if name in found else f"{name} is missing")
         return _parse_manifest(about)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StoreError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, StoreError) as error:
         raise Damaged(f"{MANIFEST} is unreadable ({in_short(error)})") from error
+    except OSError as error:
+        is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        kind = Damaged if is_missing else Unreadable
+        raise kind(f"{MANIFEST} is unreadable ({in_short(error)})") from error
 
 
-def trim(folder: Path, keep: int) -> None:
-    """Delete the checkpoints in a trial's local folder except the one with the smallest loss and the ``keep`` newest.
+def trim(folder: Path, keep: int, written: str = "") -> None:
+    """Delete a trial's local checkpoints except the ``keep`` newest, the one with the smallest loss, and ``written``.
 
+    ``written`` is the name of the one that was just written: others of later epochs may be left of an earlier attempt.
     The loss is that in the manifest, infinity if it is damaged. Incomplete checkpoints are deleted too, so none may be
     being written. What cannot be deleted is left.
     """
     newest = _sort_newest_first(folder)
     losses = {path.name: _read_loss(path) for path in newest}
-    spared = select_kept([path.name for path in newest], losses, keep)
+    spared = {written, *select_kept([path.name for path in newest], losses, keep)}
     for path in (*newest, *folder.glob("writing-*")):
         if path.name not in spared:
             shutil.rmtree(path, ignore_errors=True)
@@ -244,13 +267,16 @@ def select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) -
 def keep_best(results_folder: Path, trial: int) -> int:
     """Delete an ended trial's checkpoints except the last and the best; return the total bytes that are left.
 
-    If results are in an object store, this is done only there. Raises `StoreAway` if the store is unavailable.
+    Unusable ones that were set aside are deleted, too. If results are in an object store, this is done only there.
+    Raises `StoreAway` if the store is unavailable.
     """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
         return stored.keep_best(trial)
     folder = get_trial_folder(results_folder, trial)
     trim(folder, keep=1)
+    for path in folder.glob(f"{_UNUSABLE}*"):
+        shutil.rmtree(path, ignore_errors=True)
     return measure_folder(folder)
 
 
@@ -401,7 +427,7 @@ class Saver:
 
     ``save``, ``settle`` and ``finish`` raise DiskFault, and any exception of the trainable's own ``save``. A ``sender``
     uploads complete checkpoints to an object store. The ``unusable`` ones, of an earlier attempt of the trial, are
-    deleted once another one is complete: they would count as the newest or the best.
+    set aside once another one is complete: they would count as the newest or the best.
     """
 
     folder: Path

@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from sweep.backends.checkpoints import MANIFEST, order_by_epoch, parse_loss, select_kept
+from sweep.backends.checkpoints import (
+    MANIFEST,
+    Damaged,
+    order_by_epoch,
+    parse_loss,
+    read_verified_manifest,
+    select_kept,
+)
 from sweep.backends.job import CHECKPOINTS, Job, checkpoint_key
 from sweep.errors import StoreAway, StoreError
 from sweep.store.disk import get_process_name, removed_if_it_fails
@@ -118,13 +125,13 @@ def _copy_from_store(
 ) -> bool:
     """Copy a checkpoint from the store to the folder ``final``; return False if it was deleted meanwhile.
 
-    ``files`` are its objects in the store. If the folder has the same manifest, nothing is copied; if it has another
-    one, it is replaced. Waits while another process copies a checkpoint of this trial.
+    ``files`` are its objects in the store. If the folder has the same manifest and is intact, nothing is copied;
+    otherwise it is replaced. Waits while another process copies a checkpoint of this trial.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     # several processes of a trial may want the same one
     with waiting_for(final.parent / ".fetching"):
-        if _is_same_checkpoint(store, trial, final):
+        if _is_same_checkpoint(store, trial, final) and _is_intact(final):
             return True
         aside = final.with_name(f"fetching-{get_process_name()}")
         shutil.rmtree(aside, ignore_errors=True)
@@ -182,6 +189,15 @@ def _is_same_checkpoint(store: ObjectStore, trial: int, path: Path) -> bool:
         return False
     theirs = store.get(f"{checkpoint_key(trial)}/{path.name}/{MANIFEST}")  # (content, tag)
     return theirs is not None and theirs[0] == mine
+
+
+def _is_intact(checkpoint: Path) -> bool:
+    """Return whether all files of a local checkpoint are as its manifest says."""
+    try:
+        read_verified_manifest(checkpoint)
+    except Damaged:
+        return False
+    return True
 
 
 class _NoLongerNeeded(Exception):

@@ -796,10 +796,9 @@ class Worker:
                     )
                 self._get_trainable().begin(self._make_assignment(trial))
                 break
-            reason = self._restore(trial, path)
+            reason = self._restore(trial, path, unusable)
             is_restored = not reason
             if not is_restored:
-                unusable.append(path.name)
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({reason})")
         trial.history = [*trial.restored_reports]
         trial.saver = self._create_saver(
@@ -807,15 +806,18 @@ class Worker:
         )
         trial.begun = True
 
-    def _restore(self, trial: _Trial, path: Path) -> str:
+    def _restore(self, trial: _Trial, path: Path, unusable: list[str]) -> str:
         """Begin the trial and restore it from the checkpoint in the folder ``path``; return why that is not possible.
 
-        Return "" if it was restored. Raises what the trainable's ``begin`` raises, OtherData, and an error of
-        ``restore`` that says that memory is out.
+        Return "" if it was restored. Otherwise, the checkpoint's name is added to ``unusable``, unless the disk cannot
+        read it now. Raises what the trainable's ``begin`` raises, OtherData, and an error of ``restore`` that says that
+        memory is out.
         """
         try:
             manifest = checkpoints.read_verified_manifest(path)
         except checkpoints.Damaged as error:
+            if not isinstance(error, checkpoints.Unreadable):
+                unusable.append(path.name)
             return str(error)
         # Before `begin`, which gets this number: with fewer micro-batches, it has run out of memory before.
         trial.accumulate = max(trial.accumulate, manifest.accumulate)
@@ -830,6 +832,7 @@ class Worker:
         except Exception as error:  # whatever is wrong with it, the one before may work
             if memory.is_out_of_memory(error):
                 raise
+            unusable.append(path.name)
             return first_line(error)
         trial.done = done
         trial.trained_s = manifest.trained_s

@@ -178,6 +178,22 @@ def test_a_worker_replaces_those_in_the_store_that_it_could_not_restore(
     assert there(store)[0] == "epoch-000006"
 
 
+def test_a_local_copy_that_is_damaged_is_fetched_again(tmp_path: Path) -> None:
+    store = ObjectStore("memory://bucket/sweep", MemoryStore())
+    checkpoints.begin_checkpoint(
+        tmp_path / "elsewhere",
+        checkpoints.Manifest(4),
+        lambda aside: (aside / "state").write_bytes(b"x" * 100) and None,
+        1,
+    )()
+    stored = stored_checkpoints.StoredCheckpoints(store)
+    stored.upload(tmp_path / "elsewhere", 3)
+    (path,) = stored.fetch(tmp_path / "here", 3, 0)
+    (path / "state").write_bytes(b"x")  # as of a full disk
+    (again,) = stored.fetch(tmp_path / "here", 3, 0)
+    assert checkpoints.read_verified_manifest(again).epoch == 4
+
+
 def test_a_rank_on_a_machine_with_another_temporary_folder_finds_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

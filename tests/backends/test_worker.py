@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import math
 import re
 import tempfile
@@ -83,6 +84,11 @@ def numbers(epochs: list[EpochReported] | tuple[EpochReported, ...]) -> list[int
 
 def kept(job: Job) -> list[str]:
     return [path.name for path in checkpoints.list_newest_first(job.results_folder, 3)]
+
+
+def set_aside(job: Job) -> list[str]:
+    folder = checkpoints.get_trial_folder(job.results_folder, 3)
+    return sorted(path.name for path in folder.glob("unusable-*"))
 
 
 def test_a_step_ends_where_somebody_decides(job: Job) -> None:
@@ -366,8 +372,33 @@ def test_a_trial_that_begins_again_and_ends_earlier_names_and_keeps_its_own_chec
         Status.COMPLETED,
         "checkpoints/00003/epoch-000004",
     )
+    assert set_aside(job) == [
+        "unusable-epoch-000002",
+        "unusable-epoch-000005",
+        "unusable-epoch-000006",
+    ]
     checkpoints.keep_best(job.results_folder, 3)
     assert kept(job) == ["epoch-000004"]
+    assert set_aside(job) == []
+
+
+def test_a_checkpoint_that_the_disk_cannot_read_now_is_left(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _interrupted(job, epochs=5)
+    read_bytes = Path.read_bytes
+
+    def fail(path: Path) -> bytes:
+        if path.name == checkpoints.MANIFEST:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return read_bytes(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", fail)
+        _interrupted(job, epochs=2)  # it has begun again
+    assert kept(job) == ["epoch-000005", "epoch-000004", "epoch-000002"]
+    reports, _, _ = whole(Worker(job), order(epochs=9))
+    assert numbers(reports)[-4:] == [6, 7, 8, 9]
 
 
 def test_an_older_checkpoint_goes_on_in_place_of_damaged_later_ones(job: Job) -> None:
