@@ -285,11 +285,11 @@ def _note_source(source: object, filesystem: object, reader: NativeReader) -> No
     The paths are those of another machine if ``filesystem`` is given and not that of this machine.
     """
     kind = type(filesystem).__name__
-    if kind in ("SubTreeFileSystem", "PyFileSystem"):  # of Arrow; they pass on to any other one
+    # those of Arrow pass on to any other one; a text names the folder below which the paths are
+    if kind in ("SubTreeFileSystem", "PyFileSystem") or str(filesystem).startswith("file:"):
         recorder.note_unknown_source(kind, reader=reader.name)
         return
-    is_local = kind == "LocalFileSystem" or str(filesystem).startswith("file:")
-    if filesystem is not None and not is_local:
+    if filesystem is not None and kind != "LocalFileSystem":
         recorder.note_network()
         return
     for part in _list_sources(source):
@@ -311,7 +311,7 @@ def _list_sources(value: object) -> Iterator[object]:
         isinstance(value, bytes | bytearray | memoryview)
         or hasattr(value, "read")
         or type(value).__module__.partition(".")[0] in _OF_TABLES
-    ):  # before data: some have a method `read`
+    ):
         yield from _list_paths(value)
 
 

@@ -285,6 +285,7 @@ class LakeTable:
             pyarrow.fs.SubTreeFileSystem("/", pyarrow.fs.LocalFileSystem()),
             "reads a SubTreeFileSystem",
         ),
+        ("a.parquet", "file:///", "reads a str"),
     ],
 )
 def test_what_is_read_from_unknown_objects_cannot_be_known(

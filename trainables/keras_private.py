@@ -124,11 +124,6 @@ def flatten_layers(layer: Any, *, include_self: bool = True, recursive: bool = T
     return layers
 
 
-def awaits_values(metric: Any) -> bool:
-    """Return whether a metric creates its variables only when it is given values, and has none yet."""
-    return not getattr(metric, "_built", True)
-
-
 def seed_generators(layer: Any) -> list[Any]:
     """Return the seed generators that a layer itself (not the layers inside it) draws from."""
     generators: list[Any] = layer._seed_generators

@@ -21,7 +21,7 @@ class Order:
     to_beat: float | None = None
     whole: bool = False  # train all epochs, even if the target is reached
     # stop before training if the data have one of these fingerprints: there are results of earlier sweeps
-    known_data: tuple[str, ...] = ()
+    earlier_data: tuple[str, ...] = ()
     moved: bool = False  # it did not fit into another process
     copied: bool = False  # it continues from its parent's checkpoint, and cannot begin anew
     waits: bool = False  # save at each decision epoch, because the trial may pause there
@@ -57,7 +57,7 @@ class Continues(TrialStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameData(TrialStep):
-    """The worker can train the trial on; the fingerprint of the data that it has loaded is in `Order.known_data`.
+    """The worker can train the trial on; the fingerprint of the data that it has loaded is in `Order.earlier_data`.
 
     It says so once, and then trains on unless the driver takes the trial away.
     """

@@ -469,9 +469,8 @@ class Worker:
         """Return the progress of a trial that has not ended: `Moves`, `SameData` or `Continues`.
 
         It is `Moves` if another worker must continue the trial (`_Trial.moves`); the trial is then cleaned up here. It
-        is `SameData`, once, if the driver knows the fingerprint of the data that the trial has loaded
-        (`Order.known_data`), and otherwise `Continues`. The notices that wait for the user are put into the result and
-        removed here.
+        is `SameData`, once, if there are earlier results on the data that the trial has loaded (`Order.earlier_data`),
+        and otherwise `Continues`. The notices that wait for the user are put into the result and removed here.
         """
         epochs = tuple(trial.epochs)
         if trial.moves:
@@ -482,8 +481,8 @@ class Worker:
                 epochs=epochs, facts=facts, notices=self._take_notices(), spoilt=leaving_reason
             )
         notices = self._take_notices()
-        if facts.data in trial.order.known_data:
-            trial.order = dataclasses.replace(trial.order, known_data=())
+        if facts.data in trial.order.earlier_data:
+            trial.order = dataclasses.replace(trial.order, earlier_data=())
             return SameData(epochs=epochs, facts=facts, notices=notices)
         return Continues(epochs=epochs, facts=facts, notices=notices)
 
@@ -694,8 +693,8 @@ class Worker:
         if self._is_done(trial):
             return None
         # The driver must decide about epochs from a checkpoint before more is trained, and about data that it knows.
-        known_data = trial.order.known_data
-        if trial.epochs or (known_data and self._get_trainable().facts().data in known_data):
+        earlier_data = trial.order.earlier_data
+        if trial.epochs or (earlier_data and self._get_trainable().facts().data in earlier_data):
             return _Outcome(Status.RUNNING)
         return None
 

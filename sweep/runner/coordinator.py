@@ -340,14 +340,14 @@ class Coordinator:
 
         Return None if the trial's whole result was taken from an earlier sweep, if it has ended or pauses, or if the
         sweep stops. An earlier result is used only if a worker of this session has loaded the same data. Until then,
-        the order names the fingerprints of the data of all such results, and the worker reports whether its own are
-        among them (`SameData`).
+        the order names the fingerprints of the data of all results on other data, and the worker reports whether its
+        own are among them (`SameData`).
         """
         if not self._ensure_parent_checkpoint(trial):
             return None
         answer = self._find_earlier_result(trial, self._known_data)
         if answer is None:
-            other_data = self._list_other_data(trial)
+            other_data = self._list_unloaded_data(trial)
         else:
             self._use_earlier_result(trial, answer)
             other_data = ()
@@ -549,7 +549,7 @@ class Coordinator:
             after.early_terminate,
             after.objectives[0],
             find_longest_length(after),
-            usual_epochs=after.length,
+            default_epochs=after.length,
         )
         for event in self._iterate_search():
             self._scheduler.observe(event)
@@ -1018,7 +1018,7 @@ class Coordinator:
             return None
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch, known_data)
 
-    def _list_other_data(self, trial: OpenTrial) -> tuple[str, ...]:
+    def _list_unloaded_data(self, trial: OpenTrial) -> tuple[str, ...]:
         """Return the fingerprints of the data that no worker has loaded yet, and on which a trial has earlier results.
 
         Whether these can be used is only found out once a worker has loaded such data.

@@ -191,7 +191,7 @@ class Terms:
         trial: OpenTrial,
         devices: Devices,
         to_beat: float | None = None,
-        known_data: tuple[str, ...] = (),
+        earlier_data: tuple[str, ...] = (),
     ) -> Order:
         """Return the order by which a worker trains a trial.
 
@@ -199,20 +199,20 @@ class Terms:
 
         Arguments:
             to_beat: the loss that a trial must beat to keep a checkpoint, if any; only trials of the search get it.
-            known_data: fingerprints of the data for which earlier sweeps have results.
+            earlier_data: fingerprints of the data for which earlier sweeps have results.
         """
         started = trial.started
         shares = self._spec.resources.gpus == "auto"
         assignment = self.assignment(started, devices, trial.accumulate)
         if started.role is not Role.SEARCH:
             return Order(
-                assignment, whole=True, known_data=known_data, moved=trial.moved, shares=shares
+                assignment, whole=True, earlier_data=earlier_data, moved=trial.moved, shares=shares
             )
         return Order(
             assignment,
             trial.decisions,
             to_beat,
-            known_data=known_data,
+            earlier_data=earlier_data,
             moved=trial.moved,
             copied=started.parent is not None,
             waits=trial.may_pause,

@@ -342,12 +342,12 @@ def build_scheduler(
     objective: Objective,
     epochs: int,
     own: Factory | None = None,
-    usual_epochs: int | None = None,
+    default_epochs: int | None = None,
 ) -> Scheduler:
     """Return the scheduler of a rule, for trials of at most ``epochs`` epochs that are compared by an objective.
 
     The scheduler is a `Scheduler`, or a `Pausing` one if the rule pauses trials. ``own`` is the callable that a user's
-    own rule (`Own`) names; it is called with the objective and the epochs. ``usual_epochs`` are those of a trial
+    own rule (`Own`) names; it is called with the objective and the epochs. ``default_epochs`` are those of a trial
     without a parameter ``epochs``; None: ``epochs``. Raises ValueError if a user's own rule comes without ``own``, or
     if there are several objectives and the rule compares trials by one only.
     """
@@ -363,6 +363,6 @@ def build_scheduler(
         raise ValueError(f"{rule.type} compares trials by one objective")
     make_scheduler: Callable[[Rule, Objective, int], Scheduler] = pkgutil.resolve_name(target)
     scheduler = make_scheduler(rule, objective, epochs)
-    if usual_epochs is not None and isinstance(scheduler, RungScheduler):
-        scheduler.lengths.usual = usual_epochs
+    if default_epochs is not None and isinstance(scheduler, RungScheduler):
+        scheduler.lengths.default = default_epochs
     return scheduler

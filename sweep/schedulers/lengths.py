@@ -16,7 +16,7 @@ class TrialLengths:
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
-        self.usual = longest
+        self.default = longest
         """Epochs of a trial without a parameter ``epochs``."""
         self._short: dict[int, int] = {}  # of trials that have not ended
 
@@ -24,7 +24,7 @@ class TrialLengths:
         """Note the length of a trial that starts, and forget that of one that has ended for good."""
         match event:
             case TrialStarted(trial=trial, params=params):
-                length = trial_epochs(params, self.usual)
+                length = trial_epochs(params, self.default)
                 if length < self._longest:
                     self._short[trial] = length
             case TrialEnded(trial=trial, status=status) if status is not Status.INTERRUPTED:

@@ -35,7 +35,7 @@ def maker(spec: Spec) -> replay.Make:
         spec.early_terminate,
         spec.objectives[0],
         find_longest_length(spec),
-        usual_epochs=spec.length,
+        default_epochs=spec.length,
     )
 
 

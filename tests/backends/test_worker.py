@@ -528,7 +528,7 @@ def test_only_a_trial_that_will_keep_them_saves_its_weights(job: Job) -> None:
 
 def test_data_that_is_known_spares_the_training(job: Job) -> None:
     worker = Worker(job)
-    worker.take(order(known_data=("other", "f00d")))
+    worker.take(order(earlier_data=("other", "f00d")))
     spared = worker.step()
     assert spared == SameData(facts=spared.facts)
     # What was read is that of all modules that the tests have imported.
@@ -537,7 +537,7 @@ def test_data_that_is_known_spares_the_training(job: Job) -> None:
     assert 0 <= spared.facts.lived_s < 60
     # the driver has not taken the trial away, so that it is trained
     assert isinstance(worker.step(), Ends)
-    worker.take(order(known_data=("other",)))
+    worker.take(order(earlier_data=("other",)))
     progress = worker.step()
     assert (type(progress), numbers(progress.epochs)) == (Ends, [1, 2, 3, 4, 5, 6])
 

@@ -55,7 +55,7 @@ def coordinator(
         given.early_terminate,
         given.objectives[0],
         find_longest_length(given),
-        usual_epochs=given.length,
+        default_epochs=given.length,
     )
     return Coordinator(given, Devices(), searcher, scheduler, log, Hooks(clock=clock, stop=stop))
 

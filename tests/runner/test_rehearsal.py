@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -157,3 +158,13 @@ def test_a_rule_of_ones_own_that_decides_by_times_gets_them_or_the_plan_says_tha
     assert (fast.epochs, fast.lacks_times) == (40, False)
     assert (unknown.epochs, unknown.lacks_times) == (40, True)
     assert [rung.trials for rung in unknown.rungs] == [None]
+
+
+def test_made_up_trials_are_as_long_as_a_parameter_epochs_says() -> None:
+    rule = "type: hyperband, max_iter: 52, s: 2"
+    spec = spec_of("random", rule)
+    longer = spec_of("random", rule, parameters=f"{SPACE}  epochs: {{value: 52}}\n")
+    as_parameter = replace(longer, epochs=5)
+    assert as_parameter.length == 5
+    expected = planning.rehearse_course(spec, (), 52, 60, 4).epochs
+    assert planning.rehearse_course(as_parameter, (), 52, 60, 4).epochs == expected

@@ -267,7 +267,7 @@ def test_the_last_epoch_of_a_shorter_trial_is_no_rung(
     params = {} if is_usual else {"epochs": length}
     answers = []
     for reported in (True, False):
-        scheduler = build_scheduler(rule, Objective("m", "minimize"), EPOCHS, usual_epochs=length)
+        scheduler = build_scheduler(rule, Objective("m", "minimize"), EPOCHS, default_epochs=length)
         for trial in range(9):
             scheduler.observe(started(trial, params))
             if reported:

@@ -139,7 +139,10 @@ def parse_smallest_memory(listed: str, addresses: list[str]) -> float | None:
     """
     found = []
     for line in listed.splitlines():
-        address, mib, mode = (part.strip() for part in line.split(","))
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) != 3:  # such as a warning
+            continue
+        address, mib, mode = fields
         if not any(address.lower().endswith(own.lower()) for own in addresses):
             continue
         if mode == MIG_ENABLED:

@@ -186,7 +186,8 @@ def _call_counted(
 ) -> Any:
     """Call a layer of batch normalisation with the momentum that makes its moving statistics means over its calls.
 
-    The first call in training replaces them. Calls in inference mode, which change none, do not count. ``calls`` has
+    The first call in training replaces them. Calls in inference mode, which change none, do not count. Calls are
+    counted in the graph: one in a loop counts once, and one in each branch of a condition counts twice. ``calls`` has
     the numbers of earlier calls.
     """
     if kwargs.get("training") or any(value is True for value in args[1:]):

@@ -648,6 +648,21 @@ class HookSettings:
         )
 
 
+def refuse_created_variables(program: Any, hook: str) -> None:
+    """Raise Refused if a network or metric that the trainable keeps has got variables in the method ``hook``.
+
+    Checkpoints would lack them, and the next trial of the program, which becomes `spent`, would inherit them.
+    """
+    known = {id(variable) for variable in program.hook_variables}
+    created = [variable for variable in program.find_hook_variables() if id(variable) not in known]
+    if created:
+        program.spent = True
+        raise Refused(
+            f"{hook}() has created the variable {created[0].name!r} of a network or metric that the trainable keeps; "
+            "call it once in model(), so that its variables are in checkpoints"
+        )
+
+
 def find_set_rate(program: Any, before: HookSettings) -> float | None:
     """Return the learning rate that a hook or callback has set on the trial's optimizer since ``before``, or None.
 

@@ -162,8 +162,7 @@ def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any
 
     Those of networks, metrics and generators of random numbers are included, but not those of optimizers, which begin
     anew in each phase. Hooks between epochs may use them although no graph does. Empty if the author has no such hooks.
-    Call it when all that creates variables has been traced. Raises Refused for a network or metric without variables,
-    which a hook would create when it is too late for checkpoints.
+    Call it when all that creates variables has been traced.
     """
     if not any(overrides(author, name) for name in HOOKS):
         return []
@@ -174,27 +173,8 @@ def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any
         elif isinstance(leaf, _GENERATORS):
             variables.append(leaf.state)
         elif isinstance(leaf, _WITH_VARIABLES):
-            _refuse_late_variables(leaf)
             variables += leaf.variables
     return variables
-
-
-def _refuse_late_variables(part: Any) -> None:
-    """Raise Refused if a metric, or a layer of a network, has not created its variables yet."""
-    if isinstance(part, keras.Metric) and keras_private.awaits_values(part):
-        raise Refused(
-            f"metric {part.name!r} has no variables yet, and is kept on the trainable, whose hooks may use it; call "
-            "its update_state() and reset_state() once in model(), so that its variables are in checkpoints"
-        )
-    if not isinstance(part, keras.Layer):
-        return
-    for layer in keras_private.flatten_layers(part):
-        creates = type(layer).build is not keras.Layer.build
-        if creates and not layer.built and not isinstance(layer, keras.Model):
-            raise Refused(
-                f"layer {layer.name!r} has no weights yet, and is kept on the trainable, whose hooks may use it; give "
-                "its model a keras.Input, or call it once in model(), so that its weights are in checkpoints"
-            )
 
 
 def check_signatures(author: Author) -> None:

@@ -445,7 +445,7 @@ class ReadyTrial:
         the reason if the trial is stopped. If the block raises, nothing is applied. In any case, `model.stop_training`
         is set back to False, and the program becomes `spent` if its next trial would inherit a change. As in
         `Model.fit`, what `model.evaluate` counts in the block counts in no epoch. Raises Refused for a setting that
-        would have no effect, and for a learning rate beside lr_schedule plateau.
+        would have no effect, for a learning rate beside lr_schedule plateau, and for variables that were created.
         """
         program = self.program
         attributes_before = attributes.digest_layer_attributes(program.networks)
@@ -462,6 +462,7 @@ class ReadyTrial:
             program.model.stop_training = False
         with self.placement.replicas.scope():
             program.reset_metrics()
+        hooks.refuse_created_variables(program, hook)
         rate = hooks.find_set_rate(program, settings_before)
         if rate is not None and self.reduction:
             raise Refused(
