@@ -128,6 +128,10 @@ def photograph_running_sweep(folder: Path, file: Path) -> None:
             server.terminate()
             server.wait()
             subprocess.run([*sweep, "stop", LIVE_NAME, "--now"], cwd=folder, check=False)
+            # until its process has ended, which still writes to the folder that is removed next
+            subprocess.run(
+                [*sweep, "wait", LIVE_NAME], cwd=folder, check=False, capture_output=True
+            )
 
 
 def _read_document(output: IO[str]) -> str:
