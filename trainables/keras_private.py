@@ -51,6 +51,7 @@ __all__ = [
     "compute_output_spec",
     "get_autocast_scope",
     "get_global_attribute",
+    "has_functional_call",
     "loss_module",
     "numpy_module",
     "patch_tf2onnx",
@@ -122,6 +123,11 @@ def flatten_layers(layer: Any, *, include_self: bool = True, recursive: bool = T
     """
     layers: list[Any] = layer._flatten_layers(include_self, recursive)
     return layers
+
+
+def has_functional_call(model: Any) -> bool:
+    """Return whether a model is functional, and its class does not override `call`."""
+    return isinstance(model, Functional) and type(model).call is Functional.call
 
 
 def seed_generators(layer: Any) -> list[Any]:

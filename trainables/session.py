@@ -538,7 +538,7 @@ class TrialSession(RankJoining):
         validation data of the trial.
         """
         trial = self.trial
-        # as for the other parts: `data` and `features` may compute by layers, which follow the policy
+        # `data` and `features` may call layers, which follow the dtype policy, as for training and validation data
         with global_settings.trial_settings(trial.dtype, trains=False):
             data = self.data.test(self._author, trial.hp, trial.placement, trial.assignment)
         return None if data is None else trial.test(data)

@@ -207,13 +207,13 @@ def parquet(
         columns = [inputs]
     else:
         columns = list(inputs)
-    wanted = [*columns, target, *([sample_weight] if sample_weight else [])]
-    # Only one file is open at a time, because there may be more of them than a process may have open.
-    counts = {name: _count_parquet_rows(name, wanted) for name in _find_files(pattern)}
-    size = sum(counts.values())
+    all_columns = [*columns, target, *([sample_weight] if sample_weight else [])]
+    # Open one file at a time: there may be more files than a process may have open.
+    row_counts = {name: _count_parquet_rows(name, all_columns) for name in _find_files(pattern)}
+    size = sum(row_counts.values())
     if not size:
-        raise DataError(f"{pattern}: {len(counts)} files without a row")
-    first_name = next(name for name, count in counts.items() if count)
+        raise DataError(f"{pattern}: none of its {len(row_counts)} files has a row")
+    first_name = next(name for name, count in row_counts.items() if count)
 
     def rows(columns: list[str], dtype: str | None) -> BlockArray:
         with pq.ParquetFile(first_name, memory_map=True) as file:
@@ -226,14 +226,14 @@ def parquet(
         row_bytes = max(8 * first.shape[1], 1)  # numbers have at most 8 bytes; lists may be empty
         rows_at_once = max(BLOCK_BYTES // row_bytes, 1)
 
-        def read(name: str) -> Iterator[np.ndarray[Any, Any]]:
+        def read_file(name: str) -> Iterator[np.ndarray[Any, Any]]:
             with pq.ParquetFile(name, memory_map=True) as file:
                 for batch in file.iter_batches(rows_at_once, columns=columns):
                     yield _convert_to_matrix(batch, columns, name)
 
         def blocks() -> Iterator[np.ndarray[Any, Any]]:
-            for name in counts:
-                for block in read(name):
+            for name in row_counts:
+                for block in read_file(name):
                     # With `dtype`, blocks of any type are cast to it.
                     if block.shape[1:] != first.shape[1:] or (not dtype and block.dtype != kind):
                         raise DataError(
@@ -244,21 +244,21 @@ def parquet(
 
         return BlockArray((size,) if flat else (size, first.shape[1]), kind, blocks)
 
-    others = [rows([column], None) for column in wanted[len(columns) :]]
+    others = [rows([column], None) for column in all_columns[len(columns) :]]
     return (rows(columns, dtype), *others)
 
 
-def _count_parquet_rows(name: str, wanted: Sequence[str]) -> int:
-    """Return the number of rows of a Parquet file; raises DataError if it lacks one of the columns ``wanted``."""
+def _count_parquet_rows(name: str, columns: Sequence[str]) -> int:
+    """Return the number of rows of a Parquet file; raises DataError if it lacks one of the ``columns``."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(name, memory_map=True) as file:
-        known = file.schema_arrow.names
+        present = file.schema_arrow.names
         count = int(file.metadata.num_rows)
-    missing = [column for column in wanted if column not in known]
+    missing = [column for column in columns if column not in present]
     if missing:
         raise DataError(
-            f"{name}: no column {', '.join(map(repr, missing))}; it has: {', '.join(known)}"
+            f"{name}: no column {', '.join(map(repr, missing))}; it has: {', '.join(present)}"
         )
     return count
 
@@ -274,14 +274,10 @@ def _convert_to_matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[
     parts = []
     for column in columns:
         values = batch.column(column)
-        # Polars writes large lists
-        listed = any(
-            is_kind(values.type)
-            for is_kind in (
-                pa.types.is_list,
-                pa.types.is_large_list,
-                pa.types.is_fixed_size_list,
-            )
+        listed = (
+            pa.types.is_list(values.type)
+            or pa.types.is_large_list(values.type)  # written by Polars
+            or pa.types.is_fixed_size_list(values.type)
         )
         nulls = values.null_count  # of whole rows; those within lists are counted below
         numbers = values.flatten() if listed else values
@@ -406,10 +402,10 @@ class Images:
             ) from error
         return images
 
-    def extended_by(self, other: Images) -> Images:
-        """Return the images of both, those of ``other`` last; raises ValueError if they differ in size."""
+    def concatenate(self, other: Images) -> Images:
+        """Return these images followed by those of ``other``; raises ValueError if their sizes differ."""
         if self.shape[1:] != other.shape[1:]:
-            raise ValueError(f"images of {self.shape[1:]} and {other.shape[1:]}")
+            raise ValueError(f"images of {self.shape[1:]} and {other.shape[1:]}, expected one size")
         return Images((*self.files.tolist(), *other.files.tolist()), self.shape[1:])
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:

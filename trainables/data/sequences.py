@@ -29,11 +29,11 @@ def buckets(
     fills x. ``y`` and ``sample_weight``: arrays, or rows with one entry per element of the sequence. Such rows of ``y``
     are padded with ``y_padding``, which must then be given, and those of ``sample_weight`` with 0. By default, at most
     ``count`` lengths are chosen that hold about equally many examples, rounded up to multiples of 8. Buckets are sorted
-    by length; empty ones are left out. Padded integers become int32 (int64 if one of them is beyond it), padded floats
-    float32.
+    by length; empty ones are left out. Padded integers become int32, or int64 if one of them does not fit into int32;
+    padded floats become float32.
     Raises: DataError: if rows, targets and lengths do not fit together, such as a row longer than all ``lengths``, if
     the inputs of a dict have different numbers of rows, if ``x`` has only plain arrays, which need no buckets, or if
-    whole numbers of rows are beyond int64.
+    an integer of a row does not fit into int64.
 
     The model must accept any length, ``keras.Input((None,))``, and mask the padding: ``Embedding(mask_zero=True)`` or
     ``Masking()``.
@@ -123,8 +123,8 @@ def _convert_rows(sequences: Any) -> Any:
     """Return a list of arrays of one type if rows may differ in length, else an array with one row per example.
 
     Arrays of a plain type, which are not checked, and lists of single values give an array; all else gives a list.
-    Raises: DataError: if a list has no rows, its rows differ in other axes than the first, or they hold texts or whole
-    numbers beyond int64.
+    Raises: DataError: if a list has no rows, its rows differ in other axes than the first, or they hold texts or
+    integers that do not fit into int64.
     """
     if hasattr(sequences, "numpy"):
         sequences = sequences.numpy()  # a ragged tensor becomes an array of arrays
@@ -149,45 +149,46 @@ def _convert_rows(sequences: Any) -> Any:
         raise DataError(
             "rows of texts, expected numbers; map them with keras.layers.StringLookup or TextVectorization"
         )
-    kind = _choose_type(rows)
-    return [row.astype(kind, copy=False) for row in rows]
+    dtype = _choose_dtype(rows)
+    return [row.astype(dtype, copy=False) for row in rows]
 
 
-def _choose_type(rows: Sequence[np.ndarray[Any, Any]]) -> np.dtype[Any]:
-    """Return the type that holds rows of numbers when they are padded.
+def _choose_dtype(rows: Sequence[np.ndarray[Any, Any]]) -> np.dtype[Any]:
+    """Return the dtype of the padded array of rows of numbers.
 
-    Raises: DataError: if whole numbers are beyond int64.
+    Raises: DataError: if an integer does not fit into int64.
     """
-    kinds = {row.dtype for row in rows if row.size}  # NumPy makes an empty list float64
-    if not kinds:
+    dtypes = {row.dtype for row in rows if row.size}  # NumPy makes an empty list float64
+    if not dtypes:
         return np.dtype(np.int32)
     # NumPy would make int64 and uint64 together float64
-    if all(kind.kind in "biu" for kind in kinds) and kinds != {np.dtype(bool)}:
-        return _choose_integer_type(rows, kinds)
-    found = np.result_type(*kinds)
-    if found.kind == "f":
+    if all(dtype.kind in "biu" for dtype in dtypes) and dtypes != {np.dtype(bool)}:
+        return _choose_integer_dtype(rows, dtypes)
+    common = np.result_type(*dtypes)
+    if common.kind == "f":
         return np.dtype(np.float32)
-    return found
+    return common
 
 
-def _choose_integer_type(
-    rows: Sequence[np.ndarray[Any, Any]], kinds: Iterable[np.dtype[Any]]
+def _choose_integer_dtype(
+    rows: Sequence[np.ndarray[Any, Any]], dtypes: Iterable[np.dtype[Any]]
 ) -> np.dtype[Any]:
-    """Return int32 if it holds all rows of whole numbers, whose types are ``kinds``, and else int64.
+    """Return int32 if all integers of the rows fit into it, otherwise int64.
 
-    Raises: DataError: if a number is beyond int64.
+    ``dtypes`` are those of the rows that are not empty.
+    Raises: DataError: if an integer does not fit into int64.
     """
     lowest = highest = 0
-    for kind in kinds:
-        if np.can_cast(kind, np.int32):
+    for dtype in dtypes:
+        if np.can_cast(dtype, np.int32):
             continue
-        numbers = np.concatenate([row.ravel() for row in rows if row.size and row.dtype == kind])
+        numbers = np.concatenate([row.ravel() for row in rows if row.size and row.dtype == dtype])
         lowest = min(lowest, int(numbers.min()))
         highest = max(highest, int(numbers.max()))
     if highest > np.iinfo(np.int64).max:
         raise DataError(
-            f"rows have {highest}, a whole number beyond 64 bits with sign; map them with keras.layers.Hashing or to "
-            "smaller ones"
+            f"rows have the integer {highest}, which does not fit into int64; map the integers to smaller ones, such "
+            "as with keras.layers.Hashing"
         )
     limits = np.iinfo(np.int32)
     if limits.min <= lowest and highest <= limits.max:

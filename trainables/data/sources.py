@@ -412,8 +412,8 @@ def _convert_part(part: Any, name: str) -> Any:
 def _cast_floats(leaf: Any) -> Any:
     """Return an array of floats as float32, as Keras's `fit` does with NumPy's float64; everything else unchanged.
 
-    Tensors are cast as well, and data frames become arrays. An author's own memory maps are shared as they are, without
-    a copy.
+    Tensors are cast as well, and data frames become arrays of any type. An author's own memory maps are shared as they
+    are, without a copy.
     """
     if isinstance(leaf, BlockArray):
         return replace(leaf, dtype=_FLOAT) if _is_other_float(leaf.dtype) else leaf

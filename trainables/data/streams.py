@@ -62,7 +62,7 @@ RANDOM = "is the dataset random?"
 # limit for a fingerprint; streams are decoded and mapped while they are read
 LARGEST_STREAM_BYTES = 256 * 2**20
 SOME = 1024  # examples counted between two checks of the stop file
-MEASURED = 16  # examples of which the mean size is taken where the shapes do not tell it
+MEASURED = 16  # examples whose mean size is measured if their element_spec does not give it
 
 
 class StreamSplit(Examples):
@@ -78,7 +78,7 @@ class StreamSplit(Examples):
         sources.check_specs(stream.read(None, 0).element_spec)
         self.order = stream.order
         self.differs = find_nondeterminism(stream.read(None, 0))
-        self._row_bytes = _measure_row_bytes(stream)
+        self._example_bytes = _measure_example_bytes(stream)
         self._ordered = stream  # the stream with the shuffle buffer that `visit` has set
         # number of examples known to exist, if the stream was not counted to its end
         self._seen = 0
@@ -122,7 +122,7 @@ class StreamSplit(Examples):
             raise DataError("an empty dataset, expected at least one example")
         self.size, self._at_once = size, at_once
         self._ahead = ChunkPrefetcher(
-            partial(_read_pass, self._ordered, size, self._replicas, at_once, self._row_bytes)
+            partial(_read_pass, self._ordered, size, self._replicas, at_once, self._example_bytes)
         )
 
     def visit(self, visits: Visits) -> None:
@@ -143,11 +143,11 @@ class StreamSplit(Examples):
 
     @property
     def nbytes(self) -> int:
-        """The size of all examples in bytes; estimated from the first ones if shapes are unknown, or there are texts.
+        """The size of all examples in bytes, estimated from the first ones if they have unknown shapes or texts.
 
         If the stream was not counted to its end, it counts as 2**31 - 1 examples.
         """
-        return self.size * self._row_bytes
+        return self.size * self._example_bytes
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
         """Yield the arrays of all examples, block by block; only None if they are estimated at more than 256 MiB.
@@ -208,24 +208,24 @@ def _read_pass(
     size: int,
     replicas: Replicas,
     at_once: int | None,
-    row_bytes: int,
+    example_bytes: int,
     which: Pass,
 ) -> Iterator[Chunk]:
     """Yield the chunks of a pass over a stream of ``size`` examples, with at most ``at_once`` examples in a chunk.
 
-    ``row_bytes`` is the size of an example. ``at_once`` is rounded up to whole batches; None: as many as fit. If this
-    process needs a part of each batch, only this part is kept, see `_read_share`.
+    ``example_bytes`` is the size of an example. ``at_once`` is rounded up to whole batches; None: as many as fit. If
+    this process needs a part of each batch, only this part is kept, see `_read_share`.
     Raises: DataError: if the stream cannot be read, or, at the end, if the pass has not exactly ``size`` examples.
     """
     if which.share is not None and which.share.local < which.share.replicas:
-        yield from _read_share(stream, size, replicas, at_once, row_bytes, which, which.share)
+        yield from _read_share(stream, size, replicas, at_once, example_bytes, which, which.share)
         return
     batch_size = which.batch_size
     seen = which.skipped * batch_size
     with tf.device("/cpu:0"):
         dataset = stream.read(which.seed, which.number, seen)
         rows = min(
-            choose_chunk_rows(row_bytes, batch_size),
+            choose_chunk_rows(example_bytes, batch_size),
             count_updates(at_once or size, batch_size) * batch_size,
         )
         examples = iter(dataset.batch(rows))
@@ -247,7 +247,7 @@ def _read_share(
     size: int,
     replicas: Replicas,
     at_once: int | None,
-    row_bytes: int,
+    example_bytes: int,
     which: Pass,
     share: Share,
 ) -> Iterator[Chunk]:
@@ -260,7 +260,7 @@ def _read_share(
         wanted = share.make_filter(size, batch_size)
         dataset = stream.read(which.seed, which.number, which.skipped * batch_size, wanted)
         rows = min(
-            choose_chunk_rows(row_bytes, batch_size),
+            choose_chunk_rows(example_bytes, batch_size),
             count_updates(at_once or size, batch_size) * batch_size,
         )
         # the last chunk may have fewer
@@ -309,11 +309,11 @@ def _select_read_rows(arrays: Any, mine: Mask, whole: bool, places: Order) -> An
         return tf.nest.map_structure(fill, arrays)
 
 
-def _measure_row_bytes(stream: Stream) -> int:
+def _measure_example_bytes(stream: Stream) -> int:
     """Return the size of an example in bytes.
 
-    If a shape is unknown, or there are texts, it is the mean of the first examples; 0 if there are none.
-    Raises: DataError: if these cannot be read.
+    If examples have unknown shapes or texts, it is the mean size of the first ones, or 0 if the stream is empty.
+    Raises: DataError: if the first examples cannot be read.
     """
     dataset = stream.read(None, 0)
     specs = tf.nest.flatten(dataset.element_spec)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from sweep.contract import Assignment
 from sweep.hyperparameters import Hyperparameters
+from trainables.data.files import Images
 from trainables.data.passes import Order
 from trainables.data.sources import (
     BlockArray,
@@ -137,13 +138,12 @@ def _join_arrays(first: Any, second: Any) -> Any:
     if isinstance(first, BlockArray) and isinstance(second, BlockArray):
         shape = (len(first) + len(second), *first.shape[1:])
         return BlockArray(shape, first.dtype, lambda: chain(first.blocks(), second.blocks()))
-    # images that are decoded at each use
-    decoded = [hasattr(part, "extended_by") for part in (first, second)]
-    if all(decoded):
-        return first.extended_by(second)
-    if any(decoded):
+    if isinstance(first, Images) and isinstance(second, Images):
+        return first.concatenate(second)
+    if isinstance(first, Images) or isinstance(second, Images):
         raise DataError(
-            "training and validation data have images that are decoded at each use and others; use the same keep"
+            "images of training or validation data are decoded at each use, and others are not, expected the same keep "
+            "in both calls of image_folder()"
         )
     arrays = []
     for part in (first, second):
@@ -225,11 +225,11 @@ def get_labels(data: Any) -> Any:
     """
     if isinstance(data, Buckets):
         labels = [part[1] for part in data.parts if len(part) > 1]
-        # those of the elements of sequences are longer in each bucket than in the one before
-        alike = len({np.shape(part)[1:] for part in labels}) == 1
-        if len(data.parts) == 1 and _seem_of_elements(data.parts[0]):
-            alike = False
-        if alike and _are_one_hot(labels):
+        # Targets of each element of a sequence have another length in each bucket, so they are not one-hot.
+        may_be_one_hot = len({np.shape(part)[1:] for part in labels}) == 1
+        if len(data.parts) == 1 and _has_target_per_element(data.parts[0]):
+            may_be_one_hot = False
+        if may_be_one_hot and _are_one_hot(labels):
             labels = [_to_class_indices(np.asarray(part), hot=True) for part in labels]
         if not labels or any(
             np.shape(part) not in ((len(part),), (len(part), 1)) for part in labels
@@ -245,8 +245,8 @@ def get_labels(data: Any) -> Any:
     return targets
 
 
-def _seem_of_elements(part: Sequence[Any]) -> bool:
-    """Return whether a bucket has as many targets, whole numbers, for each example as its sequences have elements."""
+def _has_target_per_element(part: Sequence[Any]) -> bool:
+    """Return whether each example of a bucket has as many targets, all integers, as its sequences have elements."""
     if len(part) < 2 or np.ndim(part[1]) < 2 or np.asarray(part[1]).dtype.kind not in "iub":
         return False
     shapes = [np.shape(leaf) for leaf in tf.nest.flatten(part[0])]

@@ -20,7 +20,7 @@ SIMULATED_GB = "SWEEP_SIMULATED_GPU_GB"
 """Environment variable with the memory of each simulated GPU in GB; by default 8."""
 
 MIG_ENABLED = "Enabled"
-"""How nvidia-smi says that a GPU is cut into instances."""
+"""The MIG mode, in the output of nvidia-smi, of a GPU that is partitioned into instances."""
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 bytes_before: list[float] = []  # bytes that this process used when it was bound to simulated GPUs
@@ -37,7 +37,7 @@ def get_total_bytes(devices: Devices) -> float | None:
     for reader in nvml.create_readers():
         totals.append(reader.memory_bytes())
     known = [total for total in totals if total]
-    return min(known) if known else _ask_nvidia_smi()
+    return min(known) if known else _read_smallest_memory()
 
 
 def get_limit_bytes(devices: Devices) -> float | None:
@@ -96,29 +96,31 @@ def _read_process_bytes(name: str) -> float:
 
 
 def explain_unknown_memory() -> str:
-    """Return what is needed to know the memory of the trial's GPU, as a phrase for messages."""
-    if _names_instance() or MIG_ENABLED in _list_by_nvidia_smi():
-        return "that of an instance of a GPU (MIG) is known only with nvidia-ml-py (the extra gpu)"
+    """Return what must be installed so that the memory of the trial's GPU is known, as a phrase for messages."""
+    if _is_mig_instance_visible() or MIG_ENABLED in _query_nvidia_smi():
+        return (
+            "expected nvidia-ml-py (the extra gpu), which alone reads the memory of a MIG instance"
+        )
     return "expected nvidia-smi in the path or nvidia-ml-py (the extra gpu)"
 
 
-def _names_instance() -> bool:
+def _is_mig_instance_visible() -> bool:
     return "MIG-" in os.environ.get("CUDA_VISIBLE_DEVICES", "")
 
 
-def _ask_nvidia_smi() -> float | None:
-    """Return the smallest total memory, in bytes, of the GPUs that TensorFlow uses, as nvidia-smi tells it.
+def _read_smallest_memory() -> float | None:
+    """Return the smallest total memory, in bytes, of the GPUs that TensorFlow uses, as listed by nvidia-smi.
 
-    Returns None if nvidia-smi fails or lists none of these GPUs, and for an instance of a GPU that is cut into parts.
+    Returns None if nvidia-smi fails or lists none of these GPUs, and if the process uses a MIG instance.
     """
-    if _names_instance():
-        return None  # it lists whole GPUs, of which this process has a part
+    if _is_mig_instance_visible():
+        return None  # nvidia-smi lists the memory of the whole GPU
     details = map(tf.config.experimental.get_device_details, tf.config.get_visible_devices("GPU"))
     addresses = [str(detail["pci_bus_id"]) for detail in details if "pci_bus_id" in detail]
-    return parse_smallest_memory(_list_by_nvidia_smi(), addresses)
+    return parse_smallest_memory(_query_nvidia_smi(), addresses)
 
 
-def _list_by_nvidia_smi() -> str:
+def _query_nvidia_smi() -> str:
     """Run nvidia-smi and return a line ``address, MiB, MIG mode`` for each GPU; "" if it fails."""
     query = "--query-gpu=pci.bus_id,memory.total,mig.mode.current"
     command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
@@ -134,10 +136,10 @@ def parse_smallest_memory(listed: str, addresses: list[str]) -> float | None:
     """Return the smallest memory in bytes of the GPUs at the bus ``addresses``; None if none of them is listed.
 
     ``listed`` is the output of nvidia-smi: a line ``address, MiB, MIG mode`` for each GPU. Its addresses are longer
-    than TensorFlow's, which ``addresses`` holds, but end with them. Returns None as well if one of them is cut into
-    instances, whose memory is not listed.
+    than TensorFlow's, which ``addresses`` holds, but end with them. Also returns None if one of the GPUs is partitioned
+    into MIG instances, whose memory is not listed.
     """
-    found = []
+    totals = []
     for line in listed.splitlines():
         fields = [field.strip() for field in line.split(",")]
         if len(fields) != 3:  # such as a warning
@@ -148,5 +150,5 @@ def parse_smallest_memory(listed: str, addresses: list[str]) -> float | None:
         if mode == MIG_ENABLED:
             return None
         if mib.isdecimal():
-            found.append(int(mib) * 2.0**20)
-    return min(found, default=None)
+            totals.append(int(mib) * 2.0**20)
+    return min(totals, default=None)

@@ -57,21 +57,21 @@ def list_supported_gauges() -> dict[str, bool] | None:
 
 
 def _find_mig_instance(library: ModuleType, gpu: Any) -> Any:
-    """Return the handle of the MIG instance that this process uses of a GPU; None if the GPU is not cut into instances.
+    """Return the handle of the MIG instance of a GPU that this process uses; None if the GPU has no MIG instances.
 
-    ``gpu`` is the handle of the GPU, which all its instances have in common with their bus address. A process uses one
-    instance: the first that ``CUDA_VISIBLE_DEVICES`` names or, if it names none, the first of the GPU. Raises
-    ``library.NVMLError`` if there is no such instance.
+    ``gpu`` is the handle of the whole GPU, whose bus address its instances share. A process uses one instance: the
+    first that ``CUDA_VISIBLE_DEVICES`` names or, if it names none, the first of the GPU. Raises ``library.NVMLError``
+    if there is no such instance.
     """
     try:
-        present = library.nvmlDeviceGetMigMode(gpu)[0]  # the second one is that after a reset
-    except library.NVMLError:  # it has no such mode
+        mode, _pending = library.nvmlDeviceGetMigMode(gpu)  # the pending mode applies after a reset
+    except library.NVMLError:  # the GPU does not support MIG
         return None
-    if present != library.NVML_DEVICE_MIG_ENABLE:
+    if mode != library.NVML_DEVICE_MIG_ENABLE:
         return None
-    named = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
-    if named.startswith("MIG-"):
-        return library.nvmlDeviceGetHandleByUUID(named)
+    first_visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
+    if first_visible.startswith("MIG-"):
+        return library.nvmlDeviceGetHandleByUUID(first_visible)
     return library.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)
 
 
@@ -98,9 +98,9 @@ class NvmlReader:
         )
 
     def memory_bytes(self) -> float | None:
-        """Return the bytes of memory of the GPU, or of its MIG instance; None if the driver does not report it.
+        """Return the total memory of the GPU, or of its MIG instance, in bytes; None if the driver does not report it.
 
-        All other readings are those of the whole GPU.
+        All other readings are of the whole GPU.
         """
         return self._read_number(self._get_total_memory, 1.0)
 

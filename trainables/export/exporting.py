@@ -103,10 +103,10 @@ def _describe_split(split: Examples, inputs: Any) -> str:
     for leaf in keras.tree.flatten(example):
         leaves.append(f"{leaf.dtype} {tuple(leaf.shape[1:])}")
     if split.counted:
-        how_many = f"{split.size:,} examples"
+        examples = f"{split.size:,} examples"
     else:  # `size` is only an upper bound
-        how_many = "a stream of examples"
-    return f"{how_many}: {', '.join(leaves)}"
+        examples = "a stream of examples"
+    return f"{examples}: {', '.join(leaves)}"
 
 
 def _write_notes(
@@ -180,17 +180,17 @@ def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
         split = held_out.split
         batch_size = held_out.part_size
     if plain.reads_data:
-        inputs = plain.select(_take_first_examples(split))
+        inputs = plain.select_inputs(_take_first_examples(split))
     else:
         inputs = _draw_inputs(plain.example)
     size = len(keras.tree.flatten(inputs)[0])
-    if not split.counted:  # `size` of the split is only an upper bound
-        how_many = f"the first {size:,}"
+    if not split.counted:  # `split.size` is only an upper bound
+        number = f"the first {size:,}"
     elif size == split.size:
-        how_many = f"{size:,}"
+        number = f"{size:,}"
     else:
-        how_many = f"the first {size:,} of {split.size:,}"
-    name = f"{how_many} {'training' if held_out is None else 'validation'} examples"
+        number = f"the first {size:,} of {split.size:,}"
+    name = f"{number} {'training' if held_out is None else 'validation'} examples"
     if not plain.reads_data:
         name = f"{size} drawn inputs"
     with trial.swapping_average(), computing_exact_products():

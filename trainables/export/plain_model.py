@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from sweep.contract import NotExportable
 from trainables.devices.precision import HALF
-from trainables.keras_private import Functional
+from trainables.keras_private import Functional, has_functional_call
 from trainables.loop import building, own_methods
 from trainables.loop.trial import ReadyTrial
 from trainables.numbers import seeds
@@ -39,8 +39,8 @@ class Plain:
     # raw inputs of the examples to compare on, if the trial had other inputs
     raw_inputs: Any = None
     reads_data: bool = True  # whether the model's inputs are the data's
-    # of the data's inputs those that the model takes, in its structure
-    select: Callable[[Any], Any] = lambda inputs: inputs
+    # maps inputs of the data to those that the model takes, in the structure that it declares
+    select_inputs: Callable[[Any], Any] = lambda inputs: inputs
 
 
 def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
@@ -77,11 +77,11 @@ def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
         model = _convert_to_keras_class(model)
     with trial.swapping_average():
         unknown = _take_over(trial, model, record)
-    select = functools.partial(_select_inputs, model)
-    example = select(author.first_example[0])
+    select_inputs = functools.partial(_select_inputs, model)
+    example = select_inputs(author.first_example[0])
     own = _find_inputs(model, example, trial.program.called_with)
     whole = _cast_outputs_to_float32(model, own)
-    return Plain(whole, unknown, own, reads_data=own is example, select=select)
+    return Plain(whole, unknown, own, reads_data=own is example, select_inputs=select_inputs)
 
 
 def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) -> tuple[str, ...]:
@@ -166,21 +166,18 @@ def _copy_if_shared(model: keras.Model, trial: ReadyTrial, record: CreatedVariab
 
 def _convert_to_keras_class(model: keras.Model) -> keras.Model:
     """Return a functional model of an author's class as a plain one, unless the class overrides `call`."""
-    kind = type(model)
-    if isinstance(model, Functional) and kind is not Functional and kind.call is Functional.call:
+    if type(model) is not Functional and has_functional_call(model):
         return keras.Model(model.input, model.output, name=model.name)
     return model
 
 
 def _select_inputs(model: keras.Model, inputs: Any) -> Any:
-    """Return of a dictionary of inputs those that a functional model takes by their names, in its structure.
+    """Return the entries of a dictionary of inputs that a functional model takes, in the structure that it declares.
 
-    Keras takes them by name if the model was made with one input, with a list of them, or with a dictionary. Anything
-    else is returned unchanged, and so are the inputs of a class with a `call` of its own.
+    Keras finds inputs by their names if the model declares one input, a list of inputs, or a dictionary. Other
+    ``inputs`` are returned unchanged, and so are all inputs of a class that overrides `call`.
     """
-    if not isinstance(model, Functional) or type(model).call is not Functional.call:
-        return inputs
-    if not isinstance(inputs, dict):
+    if not has_functional_call(model) or not isinstance(inputs, dict):
         return inputs
     declared = model.input
     if isinstance(declared, keras.KerasTensor):
@@ -188,10 +185,10 @@ def _select_inputs(model: keras.Model, inputs: Any) -> Any:
     if isinstance(declared, dict) and declared.keys() <= inputs.keys():
         return {name: inputs[name] for name in declared}
     if not isinstance(declared, list | tuple) or not all(
-        isinstance(one, keras.KerasTensor) and one.name in inputs for one in declared
+        isinstance(tensor, keras.KerasTensor) and tensor.name in inputs for tensor in declared
     ):
         return inputs
-    return [inputs[one.name] for one in declared]
+    return [inputs[tensor.name] for tensor in declared]
 
 
 def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:

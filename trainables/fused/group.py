@@ -521,8 +521,9 @@ class FusedGroup:
             raise Refused(
                 "they read examples that do not stay on the device, each in an order of its own"
             )
-        # Otherwise, a stream would be read once more, which may fail and discards what was read ahead.
-        if stack.trace_s:
+        if (
+            stack.trace_s
+        ):  # traced already: reading a stream again may fail, and discards what was read ahead
             return
 
         # Zero batches, of size 1: they are traced, and nothing is computed.

@@ -176,7 +176,8 @@ def _list_groups(
     """Return the author's groups of weights.
 
     ``own`` says whether the author's code makes the optimizers, and ``read`` names the hyperparameters that it has
-    read. Layer rates among these are for the author's optimizers and left out, unless the author overrides `groups`.
+    read. Layer rates among these are left out, because the author's optimizers use them, unless the author overrides
+    `groups`.
     """
     if own and not overrides(author, "groups"):
         return groups.read_layer_rates(hp, author.live, model, left_out=read)
@@ -340,6 +341,15 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
     for a combination of options and methods that cannot be trained, ValueError if a loss weight is for an output
     without a loss, and OutOfMemory if a batch would have to be cut further on parameter servers.
     """
+    program = _build_program(made, options)
+    program.list_hook_variables = functools.partial(
+        own_methods.list_hook_variables, made.author, options.kept
+    )
+    return program
+
+
+def _build_program(made: AuthorParts, options: ProgramOptions) -> Program:
+    """Return the program of `build_program`, which adds the variables of hooks to it."""
     author = made.author
     parts = made.parts
     recipe = options.recipe
@@ -353,7 +363,6 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
     example = intake.trace_example(author.first_example, replicas)
     # `fit` trains a model's own steps as our loop does, so it may be chosen for callbacks that need it.
     fit = options.fit or bool(made.by_itself and options.callbacks.want_batches)
-    find_hook_variables = functools.partial(own_methods.hook_variables, author, options.kept)
     by_keras_steps = fit or bool(made.by_itself)
     traced_methods = _check_traced_methods(made, options, fit=fit)
     if options.placement.name == PARAMETER_SERVER:
@@ -374,7 +383,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
         _correct_keras(made, options, by_keras_steps=False, fit=False)
         from trainables.loop.served_program import ServedProgram
 
-        return ServedProgram(made, options, intake, example, find_hook_variables)
+        return ServedProgram(made, options, intake, example)
     jit_compile = options.jit_compile
     if made.turns and not fit:
         from trainables.loop import own_step
@@ -390,7 +399,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
         if fit:
             from trainables.loop.fit_program import FitProgram
 
-            return FitProgram(made, options, intake, example, find_hook_variables)
+            return FitProgram(made, options, intake, example)
         if made.by_itself:
             graph = _build_keras_graph(made, options, intake, example)
             # As under `fit`, "may" does not compile a model's own step.
@@ -402,7 +411,6 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
     graph.prepare(author.first_example)  # also traces the hook in `watch`, if any
     program = GraphProgram(graph, parts, jit_compile)
     program.sets_no_rate = not made.follows_the_rate
-    program.find_hook_variables = find_hook_variables
     if recipe.by_epoch:
         from trainables.loop.epoch_average import EpochAverage
 
@@ -412,20 +420,20 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
 
 
 def _check_traced_methods(made: AuthorParts, options: ProgramOptions, *, fit: bool) -> list[str]:
-    """Return the author's methods that are traced into our loop's graph.
+    """Return the names of the author's methods that are traced into our loop's graph.
 
-    Raises Refused if the loop that trains, which is `Model.fit` if ``fit`` is True, would not call one of them, or
-    methods of the trial's callbacks.
+    Raises Refused if the training loop, which is `Model.fit` if ``fit`` is True, would not call one of these methods,
+    or a method of the trial's callbacks.
     """
-    own = [name for name in refusals.TRACED if overrides(made.author, name)]
-    refusals.check_methods(own, options.callbacks, fit=fit)
-    if made.by_itself and "on_train_batch_end" in own:
+    traced_methods = [name for name in refusals.TRACED if overrides(made.author, name)]
+    refusals.check_methods(traced_methods, options.callbacks, fit=fit)
+    if made.by_itself and "on_train_batch_end" in traced_methods:
         raise refusals.Refused(
             f"the trainable defines on_train_batch_end(), and {made.by_itself}, so that a step of the model or of "
-            "Keras applies the gradients, which does not call it; let train_step() of the model return what is to be "
-            "reported, or write a train_step() of the trainable (docs/steps.md)"
+            "Keras applies the gradients and does not call it; return the values to report from train_step() of the "
+            "model, or write a train_step() of the trainable (docs/steps.md)"
         )
-    return own
+    return traced_methods
 
 
 def _correct_keras(

@@ -74,9 +74,9 @@ class Programs:
     def find(self, wanted: Structure, hp: Hyperparameters) -> tuple[Structure, Program] | None:
         """Return the key and the program of an entry that fits a trial; None if none fits.
 
-        ``wanted`` is the trial's key, and ``hp`` its hyperparameters. Programs that are `spent` are dropped, and those
-        that need a live number which the trial does not have do not fit. The program that is returned becomes the most
-        recently used one.
+        ``wanted`` is the trial's key, and ``hp`` its hyperparameters. Programs that are `spent` are removed from
+        the cache, and those that need a live number which the trial does not have do not fit. The program that is
+        returned becomes the most recently used one.
         """
         spent = [program for _, program in self._held if program.spent]
         for program in spent:

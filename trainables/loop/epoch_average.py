@@ -70,8 +70,8 @@ class EpochAverage(Average):
     def count(self, chunks: Iterable[Chunk], batch_size: int, seed: int, first: int) -> None:
         """Add the present weights to the mean, and compute the moving statistics of batch normalisation for it.
 
-        The statistics come from a forward pass over ``chunks``, the training data, in batches of ``batch_size``; with a
-        `train_step` of the trainable, it is a pass of that step without updates. Layers that a hook or a callback has
+        The statistics come from a forward pass over ``chunks``, the training data, in batches of ``batch_size``. If the
+        trainable has a `train_step`, the pass calls it without updating weights. Layers that a hook or a callback has
         frozen keep the statistics that they train with. If no layer of batch normalisation is trainable, there is no
         pass, and ``chunks`` are not read. Random draws depend on ``seed`` and on ``first``, the number of the epoch's
         first update. The model's own weights, its moving statistics, and all else that a forward pass changes are the
@@ -110,13 +110,13 @@ class EpochAverage(Average):
     def _normalise_chunk(self, batches: Batches, done: tf.Tensor) -> None:
         """Update the moving statistics of batch normalisation by a forward pass over ``batches``.
 
-        They become the means over all batches of a pass so far, each with the same weight, and in a batch over all
-        calls of the layer. ``done`` is the number of earlier batches in the pass. What else a batch changes, such as a
-        layer's own counter, is restored after it. Call it inside `swapping`, so that the model has the averaged
+        They become the means over all batches of the pass so far. Batches have equal weights, and so have the calls of
+        a layer within a batch. ``done`` is the number of earlier batches in the pass. What else a batch changes, such
+        as a layer's own counter, is restored after it. Call it inside `swapping`, so that the model has the averaged
         weights.
         """
         others = self._list_others()
-        # Batch renormalisation has others, which follow the batches by a momentum of their own.
+        # Batch renormalisation has further statistics, which it averages by itself with its own momentum.
         moving = []
         for layer, variable in self._moving:
             if layer.trainable and variable.name.startswith("moving_"):
@@ -124,22 +124,22 @@ class EpochAverage(Average):
 
         def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
             rows = batches.rows(i)
-            before = tf.cast(done + i, tf.float32)
+            earlier_batches = tf.cast(done + i, tf.float32)
 
             def on_each(tensors: Any) -> None:
                 (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
                 # not the draws of the updates
                 cut.draw(batches.seed, batches.first + i, EVALUATION)
                 example = self._graph.intake.take(tensors, rows, cut)
-                earlier = [tf.identity(variable.value) for variable in moving]
+                means = [tf.identity(variable.value) for variable in moving]
                 with slices.entering(cut):
                     self._graph.step.run_model(cut, example)
-                for variable, mean in zip(moving, earlier, strict=True):
-                    of_batch = tf.cast(1.0 / (before + 1.0), mean.dtype)
-                    variable.assign((1.0 - of_batch) * mean + of_batch * variable.value)
+                for variable, mean in zip(moving, means, strict=True):
+                    share = tf.cast(1.0 / (earlier_batches + 1.0), mean.dtype)
+                    variable.assign((1.0 - share) * mean + share * variable.value)
 
             unchanged = program_variables.SavedVariables(self.replicas, others)
-            with _averaging_calls(self._normalising):
+            with _averaging_over_calls(self._normalising):
                 self.replicas.run(on_each, batches.tensors)
             unchanged.restore()
             return (i + 1,)
@@ -158,42 +158,43 @@ class EpochAverage(Average):
 
 
 @contextmanager
-def _averaging_calls(layers: Iterable[Any]) -> Iterator[None]:
-    """Make the moving statistics of layers of batch normalisation the means over their calls in training in the block.
+def _averaging_over_calls(layers: Iterable[Any]) -> Iterator[None]:
+    """Average the moving statistics of batch normalisation layers over their training calls inside the block.
 
-    A step of the author's may call its model several times for a batch, as with two views of each example.
+    A `train_step` of the trainable may call the model several times for a batch, such as for two views of each example.
     """
-    # by layer and slice, of which each replica has its own
-    calls: Counter[tuple[int, Any]] = Counter()
+    # by layer and slice; each replica has its own slice
+    call_counts: Counter[tuple[int, Any]] = Counter()
     with ExitStack() as stack:
         for layer in layers:
             stack.callback(setattr, layer, "momentum", layer.momentum)
-            # replaced on the object already, such as to recompute activations
+            # `call` may be replaced on the object already, such as to recompute activations
             if "call" in vars(layer):
                 stack.callback(setattr, layer, "call", layer.call)
             else:
                 stack.callback(delattr, layer, "call")
-            layer.call = functools.partial(_call_counted, layer, layer.call, calls)
+            layer.call = functools.partial(_call_and_average, layer, layer.call, call_counts)
         yield
 
 
-def _call_counted(
+def _call_and_average(
     layer: Any,
     original: Callable[..., Any],
-    calls: Counter[tuple[int, Any]],
+    call_counts: Counter[tuple[int, Any]],
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Call a layer of batch normalisation with the momentum that makes its moving statistics means over its calls.
+    """Call a batch normalisation layer, and make its moving statistics their means over this and earlier calls.
 
-    The first call in training replaces them. Calls in inference mode, which change none, do not count. Calls are
-    counted in the graph: one in a loop counts once, and one in each branch of a condition counts twice. ``calls`` has
-    the numbers of earlier calls.
+    ``original`` is the layer's `call`. The first call in training replaces the statistics. Calls in inference mode,
+    which do not change them, are not counted. Calls are counted while the graph is traced: a call inside a loop counts
+    once, and calls in both branches of a condition count twice. ``call_counts`` has the number of earlier calls by
+    layer and slice, and is updated.
     """
     if kwargs.get("training") or any(value is True for value in args[1:]):
-        # Replicas are traced side by side, and wait for each other where they exchange values.
-        called = id(layer), slices.get_current_slice()
-        before = calls[called]
-        calls[called] += 1
-        layer.momentum = before / (before + 1)
+        # not one number per layer: replicas are traced in turns, and switch where they exchange values
+        key = id(layer), slices.get_current_slice()
+        earlier_calls = call_counts[key]
+        call_counts[key] += 1
+        layer.momentum = earlier_calls / (earlier_calls + 1)
     return original(*args, **kwargs)

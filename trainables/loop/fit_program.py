@@ -151,9 +151,7 @@ class FitProgram(Program):
         options: ProgramOptions,
         intake: Intake,
         example: Any,
-        find_hook_variables: Callable[[], Sequence[Any]] = list,
     ) -> None:
-        self.find_hook_variables = find_hook_variables
         # why `fit` trains the trial, if the sweep file does not say so
         self.because = made.by_itself
         self.jit_compile = jit_compile = options.jit_compile == "must"
@@ -284,9 +282,8 @@ class FitProgram(Program):
             moments = []
         else:
             moments = optimizer.variables
-        self.hook_variables = self.find_hook_variables()
-        known = [*model.variables, *moments, *model.metrics_variables, *self.hook_variables]
-        tracked = list({id(v): v for v in known}.values())
+        self.hook_variables = self.list_hook_variables()
+        tracked = [*model.variables, *moments, *model.metrics_variables, *self.hook_variables]
         self.state = State(tracked, graphs, replicas, self.parts.record)
         # by training, which is traced first
         captured = program_variables.find_captured_handles(graphs[:1])

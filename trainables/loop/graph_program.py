@@ -180,9 +180,8 @@ class GraphProgram(Program):
             )
         if any(self._graph.step.counts_metrics(training=training) for training in (True, False)):
             self._read_metrics()  # traces it, so that `traced` has its graph as well
-        self.hook_variables = self.find_hook_variables()
-        all_variables = [*self._graph.variables, *self._averages(), *self.hook_variables]
-        tracked = list({id(v): v for v in all_variables}.values())
+        self.hook_variables = self.list_hook_variables()
+        tracked = [*self._graph.variables, *self._averages(), *self.hook_variables]
         self.state = State(
             tracked, self._graph.traced, replicas, self.parts.record, self.live.variables
         )

@@ -292,10 +292,10 @@ class Callbacks:
         if self._adds_history:
             self._callbacks.append(keras.callbacks.History())
         self._kept_by_author: dict[str, Any] = {}
-        self._checkpointed = _CheckpointedObjects()
+        self._saved_separately = _SeparatelySavedObjects()
         self._networks: Sequence[Any] = ()
         self._layer_digests: Digests = {}  # of the networks, as the present phase began
-        # copies of the attributes of each callback: from the start of the trial, and from that of the present phase
+        # the attributes of each callback, copied at the start of the trial and of the present phase
         self._at_trial_start: list[dict[str, Any]] = []
         self._at_phase_start: list[dict[str, Any]] = []
 
@@ -355,7 +355,7 @@ class Callbacks:
             callback.set_model(networks[0])
         if self._callbacks:
             parts = [*self, *_list_parts(networks)]
-            self._checkpointed = _CheckpointedObjects(frozenset(map(id, parts)), author, own)
+            self._saved_separately = _SeparatelySavedObjects(frozenset(map(id, parts)), author, own)
             self._networks = networks
             self._layer_digests = attributes.digest_layer_attributes(networks)
             self._at_phase_start = self._copy_all_attributes()
@@ -418,14 +418,16 @@ class Callbacks:
         if attributes.digest_layer_attributes(self._networks) != self._layer_digests:
             return None
         found = []
-        for now, at_first, in_phase in zip(
+        for now, at_trial_start, at_phase_start in zip(
             self._copy_all_attributes(), self._at_trial_start, self._at_phase_start, strict=True
         ):
-            if not at_first.keys() <= now.keys():
+            if not at_trial_start.keys() <= now.keys():
                 return None
             changed = {}
             for name, value in now.items():
-                if _differs(value, at_first, name) or _differs_if_plain(value, in_phase, name):
+                if _differs(value, at_trial_start, name) or _differs_if_plain(
+                    value, at_phase_start, name
+                ):
                     changed[name] = value
             if not all(map(_may_be_kept, changed.values())):
                 return None
@@ -434,7 +436,7 @@ class Callbacks:
 
     def _copy_all_attributes(self) -> list[dict[str, Any]]:
         """Return for each callback, in order, the result of `_copy_attributes`."""
-        return [_copy_attributes(callback, self._checkpointed) for callback in self]
+        return [_copy_attributes(callback, self._saved_separately) for callback in self]
 
     def restore(self, state: object) -> None:
         """Set the attributes in ``state``, which `state` has returned for callbacks made in the same way.
@@ -476,19 +478,19 @@ def _list_parts(networks: Sequence[keras.Model]) -> list[object]:
 
 
 @dataclass(frozen=True)
-class _CheckpointedObjects:
-    """What callbacks may refer to though its state is not theirs: a checkpoint holds it without them."""
+class _SeparatelySavedObjects:
+    """Objects that callbacks may refer to and whose state checkpoints save apart from the callbacks' attributes."""
 
     ids: frozenset[int] = frozenset()
-    """Identities of the other callbacks and of the parts of the trial's networks."""
+    """The `id` of each callback, and of each part of the trial's networks."""
     author: Author | None = None
     own: frozenset[str] = frozenset()
-    """Names of the attributes of ``author`` that this package sets, which a checkpoint holds or a session makes again;
-    all others are lost if a callback changes them."""
+    """Names of the attributes of ``author`` that this package sets. Checkpoints have them, or a session sets them
+    again; changes of all other attributes would be lost."""
 
 
 def _copy_attributes(
-    callback: keras.callbacks.Callback, checkpointed: _CheckpointedObjects
+    callback: keras.callbacks.Callback, saved_separately: _SeparatelySavedObjects
 ) -> dict[str, Any]:
     """Return a callback's attributes by name, without those that Keras sets.
 
@@ -504,7 +506,7 @@ def _copy_attributes(
         if _may_be_kept(plain):
             copies[name] = copy.deepcopy(plain)
         else:
-            content = _AttributeDigester(checkpointed).digest(value)
+            content = _AttributeDigester(saved_separately).digest(value)
             copies[name] = _Fingerprint(IdentityDigest(value), content)
     return copies
 
@@ -536,17 +538,17 @@ class _AttributeDigester(Digester):
 
     An object whose content cannot be digested completely counts as changed: its digest equals no other. The base class
     compares such objects by identity. This class does so only for functions and modules of libraries, for objects that
-    cannot be pickled, such as open files and locks, and for those in a `_CheckpointedObjects`.
+    cannot be pickled, such as open files and locks, and for those in a `_SeparatelySavedObjects`.
     """
 
     largest_bytes = sys.maxsize
 
-    def __init__(self, checkpointed: _CheckpointedObjects) -> None:
+    def __init__(self, saved_separately: _SeparatelySavedObjects) -> None:
         super().__init__()
-        self._checkpointed = checkpointed
+        self._saved_separately = saved_separately
 
     def _digest_parts(self, value: Any, identity: object) -> object:
-        saved = self._checkpointed
+        saved = self._saved_separately
         if id(value) in saved.ids:
             return IdentityDigest(value)
         if value is saved.author:
@@ -649,12 +651,13 @@ class HookSettings:
 
 
 def refuse_created_variables(program: Any, hook: str) -> None:
-    """Raise Refused if a network or metric that the trainable keeps has got variables in the method ``hook``.
+    """Raise Refused if the method ``hook`` has created variables of objects in attributes of the trainable.
 
-    Checkpoints would lack them, and the next trial of the program, which becomes `spent`, would inherit them.
+    Checkpoints would lack these variables, and the next trial with the same program would inherit them, so the program
+    becomes `spent`.
     """
     known = {id(variable) for variable in program.hook_variables}
-    created = [variable for variable in program.find_hook_variables() if id(variable) not in known]
+    created = [variable for variable in program.list_hook_variables() if id(variable) not in known]
     if created:
         program.spent = True
         raise Refused(

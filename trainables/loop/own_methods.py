@@ -20,8 +20,8 @@ from trainables.recipe.refusals import Refused
 
 OF_STEPS = ("test_step", "updates")
 NEW = ("train_step", *OF_STEPS, *HOOKS, "on_train_batch_end", "callbacks")
-_WITH_VARIABLES = (keras.Layer, keras.Metric, tf.Module)
-_GENERATORS = (keras.random.SeedGenerator, tf.random.Generator)
+_VARIABLE_OWNERS = (keras.Layer, keras.Metric, tf.Module)
+_RANDOM_GENERATORS = (keras.random.SeedGenerator, tf.random.Generator)
 
 
 def overrides_train_step(author: Author) -> bool:
@@ -157,12 +157,12 @@ def make_batch_hook(
     )
 
 
-def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any]:
-    """Return the variables among ``attributes``, the author's, also those in nested dictionaries, lists and tuples.
+def list_hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any]:
+    """Return the variables in the author's ``attributes``, which hooks between epochs may use although no graph does.
 
-    Those of networks, metrics and generators of random numbers are included, but not those of optimizers, which begin
-    anew in each phase. Hooks between epochs may use them although no graph does. Empty if the author has no such hooks.
-    Call it when all that creates variables has been traced.
+    Nested dictionaries, lists and tuples are searched as well. The variables of networks, metrics and generators of
+    random numbers are included, but not those of optimizers, which begin anew in each phase. Returns an empty list if
+    the author has no such hooks. Tracing may create variables, so call it afterwards.
     """
     if not any(overrides(author, name) for name in HOOKS):
         return []
@@ -170,9 +170,9 @@ def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any
     for leaf in list_leaves(attributes):
         if isinstance(leaf, keras.Variable | tf.Variable):
             variables.append(leaf)
-        elif isinstance(leaf, _GENERATORS):
+        elif isinstance(leaf, _RANDOM_GENERATORS):
             variables.append(leaf.state)
-        elif isinstance(leaf, _WITH_VARIABLES):
+        elif isinstance(leaf, _VARIABLE_OWNERS):
             variables += leaf.variables
     return variables
 

@@ -163,17 +163,17 @@ class AuthorStep(Step):
         return self._compute_shares(cut, example, turn, counts=counts), lambda: None
 
     def run_model(self, cut: Slice, example: Example) -> None:
-        """Call the author's `train_step` for a slice, which may give the model something else than x.
+        """Call the author's `train_step` on a slice, because it may call the model with other inputs than x.
 
-        The step is called for the first turn that trains a weight of the model, or else for the first turn.
+        It is called for the first turn that trains a weight of the model or, if there is none, for the first turn.
         """
         weights = {id(weight) for weight in self.model.trainable_variables}
-        chosen = self.turns[0]
+        first_training = self.turns[0]
         for turn in reversed(self.turns):
             trained = {id(weight) for update in turn for weight in update.variables}
             if weights & trained:
-                chosen = turn
-        self._compute_shares(cut, example, chosen, counts=False)
+                first_training = turn
+        self._compute_shares(cut, example, first_training, counts=False)
 
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
         """Return a slice's contributions to the values of `test_step`, or to the compiled losses if there is none.

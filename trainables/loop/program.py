@@ -133,9 +133,9 @@ class Program(ABC):
     callbacks: Iterable[keras.callbacks.Callback] = ()
     """Keras callbacks of the present trial; `FitProgram` calls them before and after each update."""
     hook_variables: Sequence[Any] = ()
-    """Variables that hooks between epochs may use although no graph does; in `state` as all others."""
-    find_hook_variables: Callable[[], Sequence[Any]] = list
-    """Returns the `hook_variables`; `compile` calls it when all has been traced, which may create some of them."""
+    """Variables that hooks between epochs may use although no graph does, set by `compile`; `state` includes them."""
+    list_hook_variables: Callable[[], Sequence[Any]] = list
+    """Returns the present `hook_variables`; tracing may create some of them, so `compile` calls it afterwards."""
 
     @abstractmethod
     def compile(

@@ -256,9 +256,7 @@ class ServedProgram(Program):
         options: ProgramOptions,
         intake: Intake,
         seen: Any,
-        find_hook_variables: Callable[[], Sequence[Any]] = list,
     ) -> None:
-        self.find_hook_variables = find_hook_variables
         parts = made.parts
         replicas = options.placement.replicas
         example = made.author.first_example
@@ -306,10 +304,9 @@ class ServedProgram(Program):
         else:
             self._test_step = self._trace(self._evaluate, validation)
         slots = [slot for weight in self._whole for slot in weight.slots]
-        self.hook_variables = self.find_hook_variables()
+        self.hook_variables = self.list_hook_variables()
         # Tables and their slots are not a part of it: the servers save them themselves.
-        known = [*self.model.variables, *slots, *self.hook_variables]
-        tracked = list({id(v): v for v in known}.values())
+        tracked = [*self.model.variables, *slots, *self.hook_variables]
         self.state = State(tracked, [], replicas, self.parts.record)
         self._check_metrics(validation)
 

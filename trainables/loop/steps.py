@@ -98,9 +98,9 @@ class Step(ABC):
         """
 
     def run_model(self, cut: Slice, example: Example) -> None:
-        """Run the model on a slice as training does, to update its moving statistics.
+        """Run the model on a slice in training mode, which updates its moving statistics, without updating metrics.
 
-        Metrics are not updated. By default, the model is called with x.
+        By default, the model is called with x.
         """
         self.model(example[0], training=True)
 

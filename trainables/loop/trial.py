@@ -37,8 +37,8 @@ from trainables.recipe.schedules import Reduction
 from trainables.state import attributes, checkpoint
 from trainables.state.author_globals import HookChanges
 
-_PARTS_OF_LAYERS = (keras.constraints.Constraint, keras.regularizers.Regularizer)
-"""Objects in attributes of layers that may hold live hyperparameters."""
+_LAYER_PART_CLASSES = (keras.constraints.Constraint, keras.regularizers.Regularizer)
+"""Classes of objects in layers' attributes that may have live hyperparameters."""
 
 
 class TrialSetting(NamedTuple):
@@ -445,7 +445,7 @@ class ReadyTrial:
         the reason if the trial is stopped. If the block raises, nothing is applied. In any case, `model.stop_training`
         is set back to False, and the program becomes `spent` if its next trial would inherit a change. As in
         `Model.fit`, what `model.evaluate` counts in the block counts in no epoch. Raises Refused for a setting that
-        would have no effect, for a learning rate beside lr_schedule plateau, and for variables that were created.
+        would have no effect, for a learning rate beside lr_schedule plateau, and if the block has created variables.
         """
         program = self.program
         attributes_before = attributes.digest_layer_attributes(program.networks)
@@ -484,7 +484,7 @@ class ReadyTrial:
         owners = [*layers, *keras.tree.flatten(program.parts.options.get("loss"))]
         for layer in layers:
             owners += [
-                value for value in vars(layer).values() if isinstance(value, _PARTS_OF_LAYERS)
+                value for value in vars(layer).values() if isinstance(value, _LAYER_PART_CLASSES)
             ]
         for optimizer in program.optimizers:
             owners += groups.list_parts(optimizer)

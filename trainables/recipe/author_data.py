@@ -420,10 +420,10 @@ def _cut(
     """Return training and validation data, made of the parts of `data`; for folds, all data and None.
 
     ``cut`` is as in `trial_parts.choose_cut`, and ``extents`` as in `_extents`. Each `BlockArray` is written to disk
-    first, so that targets are arrays. Class weights are applied to the training data, except for folds. The validation
-    data is None if there is none or all data trains.
+    first, because folds and class weights need arrays. Class weights are applied to the training data, except for
+    folds. The validation data is None if there is none or all data trains.
     """
-    # no effect on what `load_shared` has returned
+    # data from `load_shared` has been written already
     data = residence.map_block_arrays(parts.train)
     held_out = residence.map_block_arrays(parts.validation)
     replicas = placement.replicas

@@ -107,29 +107,28 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
 
 
 def check_inputs(model: keras.Model, inputs: Any) -> None:
-    """Raise Refused if ``inputs`` is a dictionary with names that the dictionary of a functional model's inputs lacks.
+    """Raise Refused if a functional model declares a dictionary of inputs, and ``inputs`` has names that it lacks.
 
-    Keras flattens both, so that an input would get the values of another one.
+    Keras would pair the values of both dictionaries in alphabetical order, so that inputs would get wrong values.
     """
-    functional = keras_private.Functional
-    if not isinstance(model, functional) or type(model).call is not functional.call:
+    if not keras_private.has_functional_call(model) or not isinstance(inputs, dict):
         return
     declared = model.input
-    if not isinstance(declared, dict) or not isinstance(inputs, dict):
+    if not isinstance(declared, dict):
         return
     unknown = sorted(map(str, inputs.keys() - declared.keys()))
-    lacking = sorted(map(str, declared.keys() - inputs.keys()))
+    missing = sorted(map(str, declared.keys() - inputs.keys()))
     if not unknown:
         return
-    what = f"the data have the inputs {', '.join(unknown)}, which the model has not"
-    if lacking:
+    problem = f"the data have the inputs {', '.join(unknown)}, which the model lacks"
+    if missing:
         raise Refused(
-            f"{what}, and the model has the inputs {', '.join(lacking)}, which the data lack; name them alike, for "
-            "Keras pairs all inputs in alphabetical order, whatever their names"
+            f"{problem}, and the model has the inputs {', '.join(missing)}, which the data lack; use the same names in "
+            "both, because Keras would pair all inputs in alphabetical order, whatever their names"
         )
     raise Refused(
-        f"{what}, and Keras would pair all inputs in alphabetical order: "
-        f"{', '.join(sorted(map(str, declared)))} would get others' values; leave out {', '.join(unknown)} in data()"
+        f"{problem}, and Keras would pair all inputs in alphabetical order, so that "
+        f"{', '.join(sorted(map(str, declared)))} would get wrong values; leave out {', '.join(unknown)} in data()"
     )
 
 

@@ -431,8 +431,8 @@ def create_variables(model: keras.Model, batch: tuple[Any, ...]) -> None:
     """Create all variables of model, optimizer, loss and metrics before the first trace, without computing anything.
 
     ``batch`` is (x,), (x, y) or (x, y, sample_weight). Model, loss and metrics are called with batches of any size, as
-    in training: a loss that squeezes its targets would make a single number of a batch of one. Raises Refused if the
-    data have inputs that the model lacks, see `refusals.check_inputs`.
+    in training: a loss that squeezes its targets would make a single number of a batch of one. Raises Refused if
+    Keras would pair the data with wrong inputs of the model, see `refusals.check_inputs`.
     """
     check_inputs(model, batch[0])
     keras_private.build_symbolically(model, make_symbolic(batch))

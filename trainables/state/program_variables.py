@@ -53,7 +53,7 @@ class State:
         record: CreatedVariables,
         others: Iterable[tf.Variable] = (),
     ) -> None:
-        """Collect the ``tracked`` variables, and then those that the ``graphs`` use besides, except ``others``.
+        """Collect the ``tracked`` variables, each once, and others that the ``graphs`` use, except ``others``.
 
         Their present values become the initial ones, to which `reset` goes back. Before that, variables that only the
         graphs use are reset if an earlier trial has changed them; tracked ones are not. ``record`` has the variables
@@ -74,12 +74,10 @@ class State:
         for other in others:
             known_handles |= self._list_handle_ids(other)
         for variable in tracked:
-            if isinstance(variable, keras.Variable):
-                path, raw = variable.path, variable.value
-            else:
-                path, raw = _name(variable), variable
-            self._add(path, raw)
-            known_handles |= self._list_handle_ids(raw)
+            raw = unwrap_variable(variable)
+            if id(raw) not in self._by_identity:
+                self._add(_get_path(variable), raw)
+                known_handles |= self._list_handle_ids(raw)
         # A graph knows only one replica's component of a variable; the record knows to which variable it belongs.
         created_by_handle: dict[int, Any] = {}
         for raw in record.created:
@@ -91,7 +89,7 @@ class State:
             if id(component.handle) in known_handles:
                 continue
             raw = created_by_handle.get(id(component.handle), component)
-            untracked[_make_unique(_name(raw), untracked)] = raw
+            untracked[_make_unique(_get_path(raw), untracked)] = raw
             known_handles |= self._list_handle_ids(raw)
         # before `_add`, which takes present values as initial ones
         reset_shared_variables(untracked.values())
@@ -322,8 +320,10 @@ def _make_unique(path: str, used: Mapping[str, Any]) -> str:
     return name
 
 
-def _name(variable: Any) -> str:
-    """Return the name of a TensorFlow variable, without the number of an output that follows a colon."""
+def _get_path(variable: Any) -> str:
+    """Return the path of a Keras variable, or the name of a TensorFlow variable without the output number after ":"."""
+    if isinstance(variable, keras.Variable):
+        return str(variable.path)
     return str(variable.name).partition(":")[0]
 
 

@@ -128,7 +128,7 @@ def _key(model: keras.Model, filepath: Any, arguments: Any, options: Any) -> tup
         return None
     about = path.stat()
     variables = tuple(
-        (_name(v.path, options), tuple(v.shape), str(v.dtype)) for v in model.variables
+        (_normalize_path(v.path, options), tuple(v.shape), str(v.dtype)) for v in model.variables
     )
     return (
         str(path.resolve()),
@@ -140,9 +140,12 @@ def _key(model: keras.Model, filepath: Any, arguments: Any, options: Any) -> tup
     )
 
 
-def _name(path: str, options: Mapping[str, Any]) -> str:
-    """Return the path of a variable without the numbers of its layers, unless the layers are found by their names.
+def _normalize_path(path: str, options: Mapping[str, Any]) -> str:
+    """Return a variable's path without the numbers in its layers' names.
 
-    Keras numbers layers for as long as a process lives, so the same model has other numbers each time.
+    Keras numbers layers throughout the process, so the same model has other numbers each time that it is made. If the
+    ``options`` of `load_weights` have ``by_name``, names decide which weights a layer gets, and the path is unchanged.
     """
-    return path if options.get("by_name") else re.sub(r"_\d+", "", path)
+    if options.get("by_name"):
+        return path
+    return re.sub(r"_\d+", "", path)

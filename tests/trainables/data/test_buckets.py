@@ -138,7 +138,11 @@ def test_targets_and_weights_of_each_element_are_padded_too() -> None:
             "inputs with different numbers of rows: {'a': 4, 'b': 1}",
         ),
         (([["a"], ["b", "c"]], LABELS[:2]), {}, "rows of texts"),
-        (([[2**63 + 5], [1, 2]], LABELS[:2]), {}, "9223372036854775813, a whole number beyond 64"),
+        (
+            ([[2**63 + 5], [1, 2]], LABELS[:2]),
+            {},
+            "9223372036854775813, which does not fit into int64",
+        ),
         (([np.ones((2, 3)), np.ones((2, 4))], LABELS[:2]), {}, "differ in their first axis alone"),
     ],
 )

@@ -206,7 +206,7 @@ def test_images_that_are_decoded_at_each_use_are_joined(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"images of \(4, 4, 3\) and \(5, 5, 3\)"):
         trial_parts.join_data(low, other)
     for join in (trial_parts.join_data, trial_parts.concatenate_parts):
-        with pytest.raises(DataError, match="and others; use the same keep"):
+        with pytest.raises(DataError, match="decoded at each use, and others are not"):
             join(files.image_folder(root, (4, 4)), low)
 
 

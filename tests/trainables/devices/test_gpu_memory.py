@@ -83,8 +83,8 @@ def test_more_than_its_share_is_out_of_memory(monkeypatch: pytest.MonkeyPatch) -
     assert len(kept)
 
 
-class CutLibrary(ModuleType):
-    """NVIDIA's library on a machine whose GPU is cut into two instances, if ``mode`` is 1."""
+class FakeNvml(ModuleType):
+    """NVIDIA's library on a machine with one GPU, which is partitioned into two MIG instances if ``mode`` is 1."""
 
     NVML_DEVICE_MIG_ENABLE = 1
 
@@ -126,7 +126,7 @@ class CutLibrary(ModuleType):
 
 
 def use_gpu(monkeypatch: pytest.MonkeyPatch, library: ModuleType | None, setting: str) -> None:
-    """Let TensorFlow see a GPU at 0000:65:00.0, which ``library`` knows; None if it is not installed."""
+    """Let TensorFlow see a GPU at 0000:65:00.0, and replace NVIDIA's library by ``library``; None removes it."""
     monkeypatch.setitem(sys.modules, "pynvml", library)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["gpu"])
@@ -141,14 +141,14 @@ def use_gpu(monkeypatch: pytest.MonkeyPatch, library: ModuleType | None, setting
 def test_the_memory_of_an_instance_is_not_that_of_its_gpu(
     monkeypatch: pytest.MonkeyPatch, mode: int | None, setting: str, gb: int
 ) -> None:
-    use_gpu(monkeypatch, CutLibrary(mode), setting)
+    use_gpu(monkeypatch, FakeNvml(mode), setting)
     assert gpu_memory.get_total_bytes(Devices(gpus=0.5)) == gb * 1e9
 
 
 def test_an_instance_that_is_not_found_leaves_other_readings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    use_gpu(monkeypatch, CutLibrary(1), "MIG-gone")
+    use_gpu(monkeypatch, FakeNvml(1), "MIG-gone")
     (reader,) = nvml.create_readers()
     assert (reader.memory_bytes(), reader.power_w()) == (None, 300.0)
 
@@ -156,9 +156,9 @@ def test_an_instance_that_is_not_found_leaves_other_readings(
 @pytest.mark.parametrize(
     ("mode", "setting", "mib", "message"),
     [
-        ("Enabled", "0", None, "known only with nvidia-ml-py"),
-        ("Enabled", "", None, "known only with nvidia-ml-py"),
-        ("Disabled", "MIG-b", None, "known only with nvidia-ml-py"),
+        ("Enabled", "0", None, "which alone reads the memory of a MIG instance"),
+        ("Enabled", "", None, "which alone reads the memory of a MIG instance"),
+        ("Disabled", "MIG-b", None, "which alone reads the memory of a MIG instance"),
         ("Disabled", "0", 81559, "nvidia-smi in the path"),
     ],
 )

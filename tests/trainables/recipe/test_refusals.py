@@ -377,16 +377,22 @@ class MoreInputs(Small):
 
 
 def test_inputs_that_keras_would_take_for_others_are_refused() -> None:
-    with pytest.raises(Refused, match=r"inputs added, .* item, user would get others' values"):
+    with pytest.raises(Refused, match=r"inputs added, .* item, user would get wrong values"):
         MoreInputs().begin(assignment())
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (("a", "user"), "inputs a, which the model has not, and the model has the inputs item, wh"),
-        (("a", "b"), "the model has the inputs item, user, which the data lack; name them alike"),
-        (("item", "user", "z"), r"item, user would get others' values; leave out z in data\(\)"),
+        (
+            ("a", "user"),
+            "inputs a, which the model lacks, and the model has the inputs item, which",
+        ),
+        (
+            ("a", "b"),
+            "the model has the inputs item, user, which the data lack; use the same names",
+        ),
+        (("item", "user", "z"), r"item, user would get wrong values; leave out z in data\(\)"),
     ],
 )
 def test_inputs_of_other_names_are_said_to_be_lacking(names: Any, message: str) -> None:
