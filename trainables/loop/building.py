@@ -349,7 +349,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
 
 
 def _build_program(made: AuthorParts, options: ProgramOptions) -> Program:
-    """Return the program of `build_program`, which adds the variables of hooks to it."""
+    """Return the program of `build_program` without its `list_hook_variables`."""
     author = made.author
     parts = made.parts
     recipe = options.recipe

@@ -91,7 +91,9 @@ def test_whole_numbers_of_several_types_stay_whole() -> None:
     assert part[0].dtype == np.int32
 
 
-def test_whole_numbers_are_looked_at_once_for_all_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_range_of_integers_is_computed_once_for_all_buckets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     joined = []
     concatenate = np.concatenate
 
@@ -101,8 +103,8 @@ def test_whole_numbers_are_looked_at_once_for_all_buckets(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(np, "concatenate", count)
     rows = [np.arange(i % 7 + 1) for i in range(100)]
-    found = sequences.buckets(rows, np.arange(100), lengths=[1, 3, 5, 7])
-    assert (len(found.parts), joined) == (4, [100])
+    made = sequences.buckets(rows, np.arange(100), lengths=[1, 3, 5, 7])
+    assert (len(made.parts), joined) == (4, [100])
 
 
 def test_targets_and_weights_of_each_element_are_padded_too() -> None:

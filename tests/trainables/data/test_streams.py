@@ -203,10 +203,10 @@ def long_texts() -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("examples", "types"), [(pictures, (tf.float32, tf.int32)), (long_texts, (tf.string, tf.int32))]
 )
-def test_chunks_have_the_usual_size_where_shapes_do_not_tell_that_of_an_example(
+def test_chunks_have_the_usual_size_if_shapes_are_unknown_or_there_are_texts(
     examples: Any, types: Any
 ) -> None:
-    """Examples of unknown shape counted as 1,024 numbers, and texts as 8 bytes: one chunk had all of them."""
+    """Their size is measured: neither unknown shapes nor the type of texts give it."""
     dataset = tf.data.Dataset.from_generator(examples, output_types=types)
     data = chunks.make_examples(dataset, ONE, "training data")
     assert [len(chunk.order) for chunk in data.chunks(4, None, 1)] == [12, 8]

@@ -179,7 +179,7 @@ def test_a_rate_of_0_that_was_live_is_exported(rate: float) -> None:
 
 
 class Named(Small):
-    """Its model takes its inputs by name itself, and is made with a list of them."""
+    """Its model declares a list of inputs, and its `call` takes them from a dictionary by name."""
 
     class Reading(keras.Model):
         def call(self, inputs: Any, training: bool = False) -> Any:
@@ -196,7 +196,7 @@ class Named(Small):
         return self.Reading(inputs, layers.Dense(3)(layers.Multiply()(inputs)))
 
 
-def test_inputs_of_a_call_of_its_own_are_left_as_they_are() -> None:
+def test_inputs_of_a_model_that_overrides_call_are_unchanged() -> None:
     trainable = Named()
     train(trainable, assignment(epochs=1))
     x = trainable.data(None)[1][0]

@@ -165,7 +165,9 @@ def test_each_has_its_share_of_the_time_that_all_waited() -> None:
         assert epoch.measures["step_s"] > 0
 
 
-def test_trials_that_are_traced_read_no_example_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_whose_program_is_traced_read_no_example_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assignments = [given(number) for number in (0, 2)]
     group, members = begun(assignments)
     first, _ = train(group, members, until=2)
@@ -491,7 +493,7 @@ def test_groups_of_any_kind(seed: int) -> None:
     fuzz(seed)
 
 
-def test_what_was_traced_for_several_trials_goes_with_their_program() -> None:
+def test_gradients_registered_for_several_trials_are_removed_with_their_program() -> None:
     class Swish(Small):
         """Its activation registers a gradient with TensorFlow wherever it is traced."""
 

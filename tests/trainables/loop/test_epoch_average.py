@@ -125,7 +125,7 @@ def test_the_pass_for_statistics_leaves_the_mean_itself_alone() -> None:
 
 
 class Shifted(Small):
-    """Its step takes away from the examples what `data` has added to them."""
+    """Its step subtracts from the examples what `data` has added to them."""
 
     def data(self, hp: Any) -> Any:
         shifted = hp.number("shift")
@@ -140,7 +140,7 @@ class Shifted(Small):
         return {"loss": loss(batch.y, logits, from_logits=True)}
 
 
-def test_the_pass_for_statistics_gives_the_model_what_the_step_of_the_trainable_does() -> None:
+def test_the_pass_for_statistics_calls_the_model_as_the_step_of_the_trainable_does() -> None:
     plain, shifted = (
         metrics(train(Shifted(), assignment(epochs=4, swa_from=2, shift=shift)))
         for shift in (0.0, 4.0)
@@ -150,7 +150,7 @@ def test_the_pass_for_statistics_gives_the_model_what_the_step_of_the_trainable_
 
 
 class Viewing(Small):
-    """Its step calls the model with two views of the examples, and with both once more in inference mode."""
+    """Its step calls the model on two views of the examples, and on a third one in inference mode."""
 
     views: tuple[float, ...] = (1.0, 3.0)
 
@@ -201,7 +201,7 @@ class Generating(Small):
         return {"judged": made - self.judge(batch.x)}
 
 
-def test_a_model_that_takes_something_else_than_the_examples_is_averaged() -> None:
+def test_a_model_that_takes_other_inputs_than_the_examples_is_averaged() -> None:
     trainable = Generating()
     train(trainable, assignment(epochs=3, swa_from=2))
     program = session_of(trainable).trial.program

@@ -277,7 +277,7 @@ def test_a_metric_whose_result_is_a_dictionary_has_a_column_for_each_key(
 
 def test_validation_data_is_not_augmented_to_trace_its_step() -> None:
     class Weighted(Small):
-        """Whose training data alone have weights, which are augmented."""
+        """Only its training data have sample weights, which are augmented."""
 
         def data(self, hp: Any) -> Any:
             (x, y), validation = super().data(hp)

@@ -254,8 +254,8 @@ def test_fit_has_no_hook_in_its_graph() -> None:
         train(Logging(), assignment(training={"loop": "fit"}))
 
 
-@pytest.mark.parametrize("says", [True, False])
-def test_a_step_of_the_models_own_has_no_hook_in_its_graph(says: bool) -> None:
+@pytest.mark.parametrize("reports", [True, False])
+def test_a_step_of_the_models_own_has_no_hook_in_its_graph(reports: bool) -> None:
     class ByItself(keras.Sequential):
         def train_step(self, data: Any) -> Any:
             return super().train_step(data)
@@ -267,7 +267,7 @@ def test_a_step_of_the_models_own_has_no_hook_in_its_graph(says: bool) -> None:
         def on_train_batch_end(
             self, update: Any, logs: Any, gradients: Any, model: Any, hp: Any
         ) -> Any:
-            return {"update": update} if says else None
+            return {"update": update} if reports else None
 
     with pytest.raises(
         Refused, match=r"defines on_train_batch_end\(\), and ByItself has a train_step"
@@ -292,7 +292,7 @@ def test_variables_on_replicas_are_numbers_in_a_hook(gpus: int) -> None:
 
 
 class Copying(Small):
-    """Keeps an average of the weights in a network of its own, and one of the losses in a metric."""
+    """Its hook averages the weights in a copy of the model, and the losses in a metric."""
 
     def model(self, hp: Any) -> keras.Model:
         model = super().model(hp)
@@ -328,7 +328,7 @@ def test_what_hooks_alone_change_is_resumed_and_begins_anew_in_the_next_trial(
 
 
 class Late(Small):
-    """Keeps what creates its variables only when it is used, by a hook or not at all."""
+    """Its hook may call a metric or a network of the trainable, which creates the variables of that object."""
 
     def model(self, hp: Any) -> keras.Model:
         self.late = {
@@ -348,17 +348,17 @@ class Late(Small):
 
 
 @pytest.mark.parametrize("kind", ["metric", "network"])
-def test_what_would_be_missing_in_checkpoints_is_refused(kind: str) -> None:
+def test_a_hook_that_creates_variables_is_refused(kind: str) -> None:
     with pytest.raises(Refused, match=r"on_epoch_end\(\) has created the variable '\w+'"):
         train(Late(), assignment(kind=kind))
 
 
-def test_what_creates_no_variables_in_hooks_may_be_kept() -> None:
+def test_a_hook_that_creates_no_variables_is_not_refused() -> None:
     assert len(metrics(train(Late(), assignment(kind="none")))) > 1
 
 
 class Drawing(Small):
-    """Its step counts in a metric that the trace builds; its hook draws from generators of the trainable."""
+    """Its step updates a metric that has variables only after tracing, and its hook draws random numbers."""
 
     def model(self, hp: Any) -> keras.Model:
         self.score = keras.metrics.F1Score()

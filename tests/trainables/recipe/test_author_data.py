@@ -440,7 +440,7 @@ def test_what_data_has_read_into_a_cache_of_a_function_counts_as_read(
 
 
 class ScaledByALayer(Split):
-    """Applies a layer of Keras's to the examples, which rounds them as the trial's precision says."""
+    """Applies a layer to the examples, which computes in the trial's precision."""
 
     def data(self, hp: Any) -> Any:
         scale = keras.layers.Rescaling(0.37, 0.11)
@@ -459,7 +459,7 @@ def test_data_are_computed_for_the_test_in_the_precision_of_the_trial() -> None:
 
 
 class InParquet(Small):
-    """All parts are Parquet files, whose rows are read when they are needed."""
+    """All its data are in Parquet files."""
 
     folder: Path
 
@@ -474,7 +474,7 @@ class InParquet(Small):
 
 
 @pytest.mark.parametrize("cut", ["weighed", "fold"])
-def test_rows_in_files_are_read_for_the_test_as_for_the_training(cut: str, tmp_path: Path) -> None:
+def test_test_data_in_files_are_read_as_training_data_are(cut: str, tmp_path: Path) -> None:
     given = assignment(epochs=1, **({"class_weights": "balanced"} if cut == "weighed" else {}))
     if cut == "fold":
         given = replace(given, fold=Fold(0, 3, 0))

@@ -366,7 +366,7 @@ def test_methods_of_keras_for_single_updates_that_need_not_be_called() -> None:
 
 
 class MoreInputs(Small):
-    """Its data have an input that is first in the alphabet, and that the model does not take."""
+    """Its data have an input that the model lacks, and whose name is the first in alphabetical order."""
 
     def data(self, hp: Any) -> Any:
         return tuple(({"item": x, "user": x, "added": x}, y) for x, y in (super().data(hp)))
@@ -376,7 +376,7 @@ class MoreInputs(Small):
         return keras.Model(inputs, layers.Dense(3)(layers.Concatenate()([*inputs.values()])))
 
 
-def test_inputs_that_keras_would_take_for_others_are_refused() -> None:
+def test_inputs_that_keras_would_pair_wrongly_are_refused() -> None:
     with pytest.raises(Refused, match=r"inputs added, .* item, user would get wrong values"):
         MoreInputs().begin(assignment())
 
@@ -395,7 +395,7 @@ def test_inputs_that_keras_would_take_for_others_are_refused() -> None:
         (("item", "user", "z"), r"item, user would get wrong values; leave out z in data\(\)"),
     ],
 )
-def test_inputs_of_other_names_are_said_to_be_lacking(names: Any, message: str) -> None:
+def test_the_refusal_names_the_inputs_that_differ(names: Any, message: str) -> None:
     model = MoreInputs().model(None)
     with pytest.raises(Refused, match=message):
         refusals.check_inputs(model, {name: np.zeros((1, 6)) for name in names})

@@ -205,7 +205,7 @@ def test_a_preset_of_kerashub_is_read_once_for_all_trials(tmp_path: Path) -> Non
     assert metrics(train(used, given[1])) == fresh
 
 
-def test_layers_that_a_file_knows_by_their_names_get_their_own_values(tmp_path: Path) -> None:
+def test_layers_that_load_weights_by_name_get_their_own_values(tmp_path: Path) -> None:
     def net(*names: str) -> keras.Model:
         return keras.Sequential([keras.Input((6,)), *[layers.Dense(6, name=n) for n in names]])
 
