@@ -59,8 +59,8 @@ def list_signals() -> list[signal.Signals]:
 def is_running(process: int) -> bool:
     """Return whether the process with the id ``process`` of this machine runs, also if it is another user's.
 
-    A process that has ended does not run, even if nobody has waited for it, so that its id is still taken, as in a
-    container whose first process never waits.
+    A zombie does not run: a process that has ended, but whose parent has not waited for it, so that it still has its
+    id. In a container whose first process never waits, it stays a zombie.
     """
     try:
         os.kill(process, 0)  # sends no signal, only checks that there is such a process

@@ -23,10 +23,10 @@ Use: TypeAlias = Literal[
 ]
 """What a native function does with the file that its first argument names.
 
-``source``: it reads the file, or takes data in place of a path, such as bytes. ``opened``: its second argument, the
-mode, says whether it reads or creates the file. ``prefix``: it reads all files whose paths begin with it. ``pattern``:
-it lists the folder of the pattern. ``copied``: it reads its first argument and writes its second. ``process``: it
-starts a process, whatever its arguments.
+``source``: it reads the file, unless the argument is no path but data, such as bytes. ``opened``: its second argument,
+the mode, says whether it reads or creates the file. ``prefix``: it reads all files whose paths begin with it.
+``pattern``: it lists the folder of the pattern. ``copied``: it reads its first argument and writes its second.
+``process``: it starts a process, whatever its arguments.
 """
 
 
@@ -83,8 +83,8 @@ READERS: dict[str, tuple[NativeReader, ...]] = {
     ),
     "cv2": (NativeReader("cv2", "imread", "file"), NativeReader("cv2", "imreadmulti", "file")),
     "polars": tuple(
-        NativeReader("polars", f"{kind}_{form}", "source")
-        for kind in ("read", "scan")
+        NativeReader("polars", f"{action}_{form}", "source")
+        for action in ("read", "scan")
         for form in (
             *("csv", "parquet", "ipc", "ipc_stream", "json", "ndjson", "avro", "excel", "ods"),
             *("lines", "delta"),
@@ -190,14 +190,14 @@ def _wrap_reader(
 
     @functools.wraps(original)
     def record_and_call(*args: Any, **kwargs: Any) -> Any:
-        given = _order_arguments(names, args, kwargs)[skipped:]
+        arguments = _order_arguments(names, args, kwargs)[skipped:]
         if reader.use == "process":
             recorder.note_process()
-        elif given and reader.use == "source":
+        elif arguments and reader.use == "source":
             filesystem = (dict(zip(names, args, strict=False)) | kwargs).get("filesystem")
-            _note_source(given[0], filesystem, reader)
-        elif given:  # otherwise the path is missing, and the original raises the error
-            _note_call(given, reader)
+            _note_source(arguments[0], filesystem, reader)
+        elif arguments:  # otherwise the path is missing, and the original raises the error
+            _note_call(arguments, reader)
         return original(*args, **kwargs)
 
     record_and_call.observed_by_sweep = True  # type: ignore[attr-defined]  # marks the wrapper, which is a function
@@ -280,16 +280,17 @@ def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
 
 
 def _note_source(source: object, filesystem: object, reader: NativeReader) -> None:
-    """Record what a function reads whose first argument is a path, several paths, or data in place of these.
+    """Record what the function ``reader`` reads whose first argument, ``source``, is a path, several paths, or data.
 
-    The paths are those of another machine if ``filesystem`` is given and not that of this machine.
+    ``filesystem`` is the call's argument of that name, or None. Unless it is None or Arrow's `LocalFileSystem`, the
+    paths are not those of this machine's files, so that an unknown read is recorded.
     """
-    kind = type(filesystem).__name__
-    # those of Arrow pass on to any other one; a text names the folder below which the paths are
-    if kind in ("SubTreeFileSystem", "PyFileSystem") or str(filesystem).startswith("file:"):
-        recorder.note_unknown_source(kind, reader=reader.name)
+    type_name = type(filesystem).__name__
+    # the first two wrap a file system of any kind; a text is the address of the folder that paths are relative to
+    if type_name in ("SubTreeFileSystem", "PyFileSystem") or str(filesystem).startswith("file:"):
+        recorder.note_unknown_source(type_name, reader=reader.name)
         return
-    if filesystem is not None and kind != "LocalFileSystem":
+    if filesystem is not None and type_name != "LocalFileSystem":
         recorder.note_network()
         return
     for part in _list_sources(source):
@@ -300,9 +301,9 @@ def _note_source(source: object, filesystem: object, reader: NativeReader) -> No
 
 
 def _list_sources(value: object) -> Iterator[object]:
-    """Yield the paths in an argument as `_list_paths` does; leave out data, which were read before.
+    """Yield the paths and the objects of unknown types in an argument; leave out data that were read before.
 
-    These are bytes, open files, and objects of Arrow, Polars and pandas.
+    Such data are bytes, open files, and objects of Arrow, Polars and pandas.
     """
     if isinstance(value, list | tuple):
         for part in value:
@@ -310,13 +311,13 @@ def _list_sources(value: object) -> Iterator[object]:
     elif isinstance(value, os.PathLike) or not (
         isinstance(value, bytes | bytearray | memoryview)
         or hasattr(value, "read")
-        or type(value).__module__.partition(".")[0] in _OF_TABLES
+        or type(value).__module__.partition(".")[0] in _TABLE_PACKAGES
     ):
         yield from _list_paths(value)
 
 
-_OF_TABLES = frozenset({"pyarrow", "polars", "pandas"})
-"""Packages whose objects hold data, or are made of files by one of `READERS`."""
+_TABLE_PACKAGES = frozenset({"pyarrow", "polars", "pandas"})
+"""Packages whose objects hold data, or were created from files by one of `READERS`."""
 
 
 def _note_opening(arguments: Sequence[Any], paths: Sequence[object], reader: NativeReader) -> None:

@@ -260,10 +260,10 @@ class ReadRecorder:
     ) -> None:
         """Record the reading of files or folders by the native function ``reader``, if the author's code caused it.
 
-        A path may also be that of a folder, of which all files are read, or a pattern of files. Of a path with more
-        than `MOST_FILES` files and folders, the rest is recorded as an unknown read. With ``folder``, the
-        paths are those of folders that are only listed. A path that is not a text, such as a symbolic tensor, and the
-        address of another machine are recorded as unknown reads, and so is one that cannot be recorded.
+        A path may be that of a file, that of a folder, of which all files are read, or a pattern of files. If there are
+        more than `MOST_FILES` files and folders, the rest is recorded as one unknown read. With ``folder``, the paths
+        are those of folders that are only listed. Other values, such as a symbolic tensor, are recorded as unknown
+        reads, as are addresses of other machines, and paths for which recording raises an error.
         """
         with self._ignoring_nested_events() as is_free:
             if is_free:
@@ -282,7 +282,7 @@ class ReadRecorder:
     def _add_native_read(
         self, path: object, place: AuthorLine, reader: str, *, folder: bool
     ) -> None:
-        """Add what a native function reads that is given ``path``, as `note_native_read` says."""
+        """Add what the native function ``reader`` reads if it gets ``path``, as `note_native_read` describes."""
         if not isinstance(path, str | bytes | os.PathLike):
             self._add_unknown(f"{place.line}{reader} reads files inside a graph", place)
             return
@@ -290,21 +290,21 @@ class ReadRecorder:
         if name.startswith(_IN_MEMORY):
             return
         if _ADDRESS.match(name):
-            self._add_unknown(f"{place.line}{_SPEAKS}", place)
+            self._add_unknown(f"{place.line}{_NETWORK_USE}", place)
         elif folder:
             self._add_folder(name, place)
         else:
             seen: set[Path] = set()
-            for found, is_folder in _list_native_reads(name):
-                if found in seen:
+            for part, is_folder in _list_native_reads(name):
+                if part in seen:
                     continue
-                seen.add(found)
+                seen.add(part)
                 if is_folder:
-                    self._add_folder(found, place)
+                    self._add_folder(part, place)
                 else:
-                    self._add_file(found, place)
+                    self._add_file(part, place)
                 if max(len(self._reads.files), len(seen)) > MOST_FILES:
-                    self._add_unknown(_TOO_MANY, place)
+                    self._add_unknown(_TOO_MANY_FILES, place)
                     return
 
     def note_native_write(self, path: object) -> None:
@@ -314,13 +314,13 @@ class ReadRecorder:
                 self._note_written(path)
 
     def note_network(self) -> None:
-        """Record that something was read from another machine, if the author's code asks for it."""
-        self._note_unknown(_SPEAKS)
+        """Record an unknown read for data from another process or machine, if the author's code caused it."""
+        self._note_unknown(_NETWORK_USE)
 
     def note_unknown_source(self, kind: str, *, reader: str) -> None:
-        """Record that the native function ``reader`` reads an unknown object, if the author's code asks for it.
+        """Record an unknown read for the native function ``reader``, if the author's code caused it.
 
-        ``kind`` is the name of the object's type.
+        ``kind`` is the name of the type of the object that it reads from, of which sweep does not know the files.
         """
         self._note_unknown(f"{reader} reads a {kind}")
 
@@ -419,7 +419,7 @@ class ReadRecorder:
         for reads in self._find_records(place):
             reads.files.setdefault(name, found)
         if len(self._reads.files) > MOST_FILES:
-            self._add_unknown(_TOO_MANY, place)
+            self._add_unknown(_TOO_MANY_FILES, place)
 
     def _add_folder(self, path: object, place: AuthorLine) -> None:
         """Add a folder with the digest of its names, unless this process has created it.
@@ -751,11 +751,11 @@ def digest_listing(path: str, own: Container[str] = ()) -> str:
 
 
 def _list_native_reads(path: str) -> Iterator[tuple[Path, bool]]:
-    """Yield each file and folder that a native function reads which is given ``path``, with whether it is a folder.
+    """Yield each file and folder that a native function reads if it gets ``path``, with whether it is a folder.
 
-    They are the file itself, a folder with all that is in it, or the matches of a pattern such as ``data/*.parquet``,
-    with the folders that it looks into. A file that does not exist is yielded, too, and a pattern without a match as if
-    it were one. Some are yielded several times.
+    They are the file itself; a folder and all that is below it; or the matches of a pattern such as ``data/*.parquet``
+    and the folders in which they are searched. A missing file is yielded too, as is a pattern without a match. Some
+    paths are yielded several times.
     """
     parts = Path(path).parts
     patterns = [index for index, part in enumerate(parts) if not _WILDCARDS.isdisjoint(part)]
@@ -764,7 +764,7 @@ def _list_native_reads(path: str) -> Iterator[tuple[Path, bool]]:
         return
     base = Path(*parts[: patterns[0]])
     yield base, True
-    # fixed parts as well: what they name may be missing in one folder, and come later
+    # also those below parts without a wildcard: a file that is missing in one of them may be added later
     for index in range(patterns[0] + 1, len(parts)):
         for folder in sorted(base.glob(str(Path(*parts[patterns[0] : index])))):
             if folder.is_dir():
@@ -779,8 +779,8 @@ def _list_native_reads(path: str) -> Iterator[tuple[Path, bool]]:
 def _list_below(path: Path, above: frozenset[str] = frozenset()) -> Iterator[tuple[Path, bool]]:
     """Yield a file or folder and all that is below it, each with whether it is a folder.
 
-    Links are followed, except those to a folder in which they are. ``above`` are the resolved paths of the folders
-    around ``path``.
+    Links are followed, except those to a folder that contains them. ``above`` are the resolved paths of the folders
+    that contain ``path``.
     """
     is_folder = path.is_dir()
     yield path, is_folder
@@ -791,9 +791,9 @@ def _list_below(path: Path, above: frozenset[str] = frozenset()) -> Iterator[tup
 
 
 def _is_finding_modules(frame: FrameType) -> bool:
-    """Return whether a frame is one of the import system that finds or reads modules.
+    """Return whether a frame belongs to the import system and finds or reads modules.
 
-    It is not if it reads the data of a package, as by `pkgutil.get_data` and by `importlib.resources`.
+    Return False for one that reads the data of a package, as `pkgutil.get_data` and `importlib.resources` do.
     """
     file = frame.f_code.co_filename
     if not file.startswith(_IMPORT_SYSTEM) or file.startswith(_RESOURCES):
@@ -846,8 +846,8 @@ def digest_environment_variable(name: str) -> str:
 _WILDCARDS = frozenset("*?[")
 _ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 _IN_MEMORY = "ram://"  # TensorFlow's files in the memory of this process
-_SPEAKS = "speaks to another process or machine"
-_TOO_MANY = f"more than {MOST_FILES:,} files were read"
+_NETWORK_USE = "speaks to another process or machine"
+_TOO_MANY_FILES = f"more than {MOST_FILES:,} files were read"
 _PYTHON = f"{Path(os.__file__).parent}{os.sep}"
 _IMPORT_SYSTEM = (
     "<frozen importlib",

@@ -263,7 +263,7 @@ def test_paths_may_be_an_array(
 
     def read() -> None:
         with suppress(TypeError):  # not all versions take one
-            pl.read_parquet(np.array([str(path)]))  # type: ignore[call-overload]
+            pl.read_parquet(np.array([str(path)]))  # type: ignore[call-overload]  # as authors may
 
     reads = record(read)
     assert {*reads.files} == {str(path)}

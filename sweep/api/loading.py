@@ -13,7 +13,7 @@ from sweep.api.loaded_sweep import LoadedSweep, join_frames
 from sweep.errors import InputError
 from sweep.store import reading
 from sweep.store.features import find_local_folder, is_url, store_of
-from sweep.store.folder import ResultsFolder, folders, is_any_there, name_uniquely
+from sweep.store.folder import ResultsFolder, folders, is_any_file, name_uniquely
 from sweep.store.tables import Tables
 
 Name: TypeAlias = str | Path
@@ -94,7 +94,7 @@ def _find_results_folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
     places = [results, Path()] if len(pattern.parts) == 1 else [Path()]
     for place in places:
         matching = sorted((place / pattern.parent).glob(pattern.name))
-        found = [ResultsFolder(path) for path in matching if is_any_there(path / "sweep.json")]
+        found = [ResultsFolder(path) for path in matching if is_any_file(path / "sweep.json")]
         if found:
             yield from found
             return

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "sweep_manifest.json"
 _DELETED = ".deleted-"
-_UNUSABLE = "unusable-"  # before the names of checkpoints that could not be restored
+_UNUSABLE = "unusable-"  # prefix of the folders of checkpoints that could not be restored
 
 
 class Damaged(Exception):
@@ -48,7 +48,7 @@ class Damaged(Exception):
 
 
 class Unreadable(Damaged):
-    """A checkpoint cannot be read now, although its files are there; it may be undamaged."""
+    """The disk cannot read a file of a checkpoint at present; the checkpoint may be undamaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,10 @@ def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0)
 def ensure_local(results_folder: Path, checkpoint: Path) -> Path:
     """Return the folder of a checkpoint on this machine; copy it from the object store if this machine lacks it.
 
-    ``checkpoint`` is its path on another machine, as for a rank whose rank 0 runs elsewhere. With an object store, the
-    temporary folder, in which ``results_folder`` then is, may be another one there. Later checkpoints of the trial are
-    copied too. The returned folder is missing if there is no store or the store lacks the checkpoint. Raises
-    `StoreError` at once if the store is unavailable, and OSError if this machine's disk cannot be written.
+    ``checkpoint`` is the folder's path on the machine of rank 0. It may differ from the path here, because results in
+    an object store are copied to a temporary folder of each machine. Later checkpoints of the trial are copied too. The
+    returned folder does not exist if there is no store or the store lacks the checkpoint. Raises `StoreError` at once
+    if the store is unavailable, and OSError if this machine's disk cannot be written.
     """
     trial = int(checkpoint.parent.name)
     here = get_trial_folder(results_folder, trial) / checkpoint.name
@@ -158,10 +158,15 @@ def find_epoch_checkpoint(results_folder: Path, trial: int, epoch: int) -> str |
     If results are in an object store, it may exist only there, and not on this machine. Raises `StoreAway` if the store
     is unavailable.
     """
-    name = f"epoch-{epoch:06d}"
+    name = _name_checkpoint(epoch)
     if name not in list_names(results_folder, trial):
         return None
     return f"{checkpoint_key(trial)}/{name}"
+
+
+def _name_checkpoint(epoch: int) -> str:
+    """Return the name of the checkpoint of an epoch, such as ``epoch-000007``."""
+    return f"epoch-{epoch:06d}"
 
 
 def begin_checkpoint(
@@ -174,13 +179,13 @@ def begin_checkpoint(
     """Begin a checkpoint: call ``save`` with a temporary folder now, and return a function that completes it.
 
     The returned function may be called once, in any thread. It calls what ``save`` returned, unless that is None,
-    writes the manifest, and renames the folder, which replaces an earlier checkpoint of the same epoch. Then it sets
-    those with the names ``unusable`` aside, deletes all others in ``folder``, the trial's folder, but itself, the best
-    and the ``keep`` newest ones, and returns the checkpoint's folder. If ``save`` or the returned function raises, the
-    temporary folder is deleted. This process must begin no other checkpoint in ``folder`` before the returned function
-    has ended.
+    writes the manifest, and renames the folder, which replaces an earlier checkpoint of the same epoch. Then it renames
+    the checkpoints with the names ``unusable``, so that they no longer count as checkpoints. It deletes all others in
+    ``folder``, the trial's folder, except the new one, the best and the ``keep`` newest, and returns the new one's
+    folder. If ``save`` or the returned function raises, the temporary folder is deleted. This process must begin no
+    other checkpoint in ``folder`` before the returned function has ended.
     """
-    final = folder / f"epoch-{manifest.epoch:06d}"
+    final = folder / _name_checkpoint(manifest.epoch)
     aside = folder / f"writing-{get_process_name()}"
 
     def finish(write: Callable[[], None] | None) -> Path:
@@ -188,7 +193,7 @@ def begin_checkpoint(
             if write is not None:
                 write()
             _write_manifest(aside, manifest)
-            # one of this epoch, of an earlier attempt
+            # an earlier attempt may have left one of this epoch
             shutil.rmtree(final, ignore_errors=True)
             aside.rename(final)
         for name in unusable:
@@ -205,9 +210,9 @@ def begin_checkpoint(
 
 
 def _set_aside(checkpoint: Path) -> None:
-    """Rename an unusable checkpoint, so that it does not count any more; do nothing if it is not there.
+    """Rename an unusable checkpoint, so that it no longer counts as one; do nothing if it does not exist.
 
-    It is not deleted, because the fault may lie in code that is mended later.
+    It is not deleted yet: it can be used again if the author corrects the code that failed to restore it.
     """
     aside = checkpoint.with_name(f"{_UNUSABLE}{checkpoint.name}")
     shutil.rmtree(aside, ignore_errors=True)
@@ -220,7 +225,7 @@ def read_verified_manifest(checkpoint: Path) -> Manifest:
 
     Raises:
         Damaged: if the manifest is missing or unreadable, or a file that it names is missing or has changed.
-        Unreadable: a `Damaged` error, if the disk cannot read one of them now.
+        Unreadable: a subclass of `Damaged`, if the disk cannot read one of these files at present.
     """
     try:
         about = json.loads((checkpoint / MANIFEST).read_bytes())
@@ -233,14 +238,14 @@ def read_verified_manifest(checkpoint: Path) -> Manifest:
         raise Damaged(f"{MANIFEST} is unreadable ({in_short(error)})") from error
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        kind = Damaged if is_missing else Unreadable
-        raise kind(f"{MANIFEST} is unreadable ({in_short(error)})") from error
+        error_class = Damaged if is_missing else Unreadable
+        raise error_class(f"{MANIFEST} is unreadable ({in_short(error)})") from error
 
 
 def trim(folder: Path, keep: int, written: str = "") -> None:
     """Delete a trial's local checkpoints except the ``keep`` newest, the one with the smallest loss, and ``written``.
 
-    ``written`` is the name of the one that was just written: others of later epochs may be left of an earlier attempt.
+    ``written`` is the name of the one just written; an earlier attempt may have left checkpoints of later epochs.
     The loss is that in the manifest, infinity if it is damaged. Incomplete checkpoints are deleted too, so none may be
     being written. What cannot be deleted is left.
     """
@@ -267,8 +272,8 @@ def select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) -
 def keep_best(results_folder: Path, trial: int) -> int:
     """Delete an ended trial's checkpoints except the last and the best; return the total bytes that are left.
 
-    Unusable ones that were set aside are deleted, too. If results are in an object store, this is done only there.
-    Raises `StoreAway` if the store is unavailable.
+    Unusable ones, which `begin_checkpoint` has renamed, are deleted too. If results are in an object store, this is
+    done only there. Raises `StoreAway` if the store is unavailable.
     """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
@@ -426,8 +431,8 @@ class Saver:
     """Saves the checkpoints of one trial into ``folder``, one at a time.
 
     ``save``, ``settle`` and ``finish`` raise DiskFault, and any exception of the trainable's own ``save``. A ``sender``
-    uploads complete checkpoints to an object store. The ``unusable`` ones, of an earlier attempt of the trial, are
-    set aside once another one is complete: they would count as the newest or the best.
+    uploads complete checkpoints to an object store. Those with the names ``unusable``, of an earlier attempt of the
+    trial, are renamed once this attempt has completed a checkpoint, so that they do not count as the newest or best.
     """
 
     folder: Path
@@ -435,7 +440,7 @@ class Saver:
     keep: int
     pause_s: float  # minimum seconds between two checkpoints of a better epoch
     best: float = math.inf  # smallest loss of all epochs so far
-    epoch: int = 0  # last epoch saved, or that was restored
+    epoch: int = 0  # of the checkpoint that was last saved or restored; 0 if there is none
     sender: Sender | None = None
     unusable: tuple[str, ...] = ()  # names of checkpoints that could not be restored
     blocked_s: float = 0.0  # total seconds that training waited for checkpoints
@@ -487,9 +492,9 @@ class Saver:
                 self._took_s = _time_writing(write, began)
         self.blocked_s += time.monotonic() - began
 
-    def find_last(self) -> Path | None:
-        """Return the folder of the last checkpoint, which was saved or restored; None if there is none."""
-        path = self.folder / f"epoch-{self.epoch:06d}"
+    def find_last_checkpoint(self) -> Path | None:
+        """Return the folder of the checkpoint that was last saved or restored; None if it does not exist."""
+        path = self.folder / _name_checkpoint(self.epoch)
         return path if path.is_dir() else None
 
     def settle(self) -> None:

@@ -20,7 +20,7 @@ class Order:
     # loss (`Objective.constrained_loss`): a trial that ends with no lower one keeps no checkpoint
     to_beat: float | None = None
     whole: bool = False  # train all epochs, even if the target is reached
-    # stop before training if the data have one of these fingerprints: there are results of earlier sweeps
+    # stop before training if the data have one of these fingerprints, for which earlier sweeps have results
     earlier_data: tuple[str, ...] = ()
     moved: bool = False  # it did not fit into another process
     copied: bool = False  # it continues from its parent's checkpoint, and cannot begin anew
@@ -57,9 +57,9 @@ class Continues(TrialStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameData(TrialStep):
-    """The worker can train the trial on; the fingerprint of the data that it has loaded is in `Order.earlier_data`.
+    """The trial has loaded data whose fingerprint is in `Order.earlier_data`, and can still be trained.
 
-    It says so once, and then trains on unless the driver takes the trial away.
+    The worker reports this once, and then trains the trial unless the driver takes it away.
     """
 
 

@@ -48,7 +48,7 @@ class StoredCheckpoints:
         for entry in self.store.entries(CHECKPOINTS):
             # checkpoints/TRIAL/CHECKPOINT/FILE, as in `checkpoint_key`
             _, *below = entry.key.split("/")
-            # not what somebody has put there, such as a copy 00003-old or an empty object for the folder
+            # other objects do not count, such as those of a copy 00003-old, or an empty one for the folder
             if len(below) > 1 and below[0].isdecimal():
                 trials.add(int(below[0]))
         return trials
@@ -95,7 +95,7 @@ def make_sender(job: Job, folder: Path, trial: int, unusable: Iterable[str]) -> 
     """Return a `Sender` for a trial's checkpoints in ``folder``.
 
     After each upload, it deletes all but the best and the `Job.checkpoint_keep` newest checkpoints in the store, and
-    after the first one those with the names ``unusable``, which could not be restored.
+    after the first upload also those with the names ``unusable``, which could not be restored.
     """
     store = ObjectStore(job.store or "")
     trim = partial(trim_in_store, store, trial, job.checkpoint_keep)
@@ -212,7 +212,7 @@ class Sender:
     folder: Path  # local folder of the trial's checkpoints
     trial: int
     trim: Callable[[], object]  # deletes superseded checkpoints in the store
-    # names of those there that could not be restored; they are deleted once another one was uploaded
+    # names of checkpoints in the store that could not be restored; they are deleted after the next upload
     unusable: set[str] = field(default_factory=set)
     _pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, "checkpoint-sender")

@@ -36,10 +36,10 @@ class UnreadParameters:
     def depends_on_file_alone(self, error: Incompatible) -> bool:
         """Return whether every trial would be refused with this error, whatever values its parameters have.
 
-        Parameters in ``error.about`` must have the same values in all trials, and the present trial must have read
-        no parameter that may decide whether the error is raised: none that has a condition, or several values that are
-        not all numbers. If ``error.about`` is empty, the trial must have read neither ``epochs`` nor any parameter that
-        differs between trials.
+        Parameters in ``error.about`` must have the same values in all trials, and the present trial must not have
+        read a parameter that may decide whether the error is raised: one with a condition, or with several values that
+        are not all numbers. If ``error.about`` is empty, the trial must have read neither ``epochs`` nor any parameter
+        that differs between trials.
         """
         if not error.about:
             return not self.varying

@@ -677,8 +677,8 @@ class Worker:
     def _prepare_trial(self, trial: _Trial) -> _Outcome | None:
         """Begin the trial; return the outcome of the step if it must not train now, otherwise None.
 
-        It must not if it was stopped, must move, has epochs from a checkpoint to report, or has loaded data that the
-        driver knows. None is returned too if the trial is done already.
+        It must not if it was stopped, must move, has epochs from a checkpoint to report, or has loaded data for
+        which there are earlier results. None is returned too if the trial is done already.
         """
         if self.job.stop_file.exists():
             return _Outcome(Status.INTERRUPTED, "stopped before it began")
@@ -692,7 +692,7 @@ class Worker:
         trial.epochs.extend(trial.restored_reports)
         if self._is_done(trial):
             return None
-        # The driver must decide about epochs from a checkpoint before more is trained, and about data that it knows.
+        # before more is trained, the driver must decide about epochs from a checkpoint and data of earlier results
         earlier_data = trial.order.earlier_data
         if trial.epochs or (earlier_data and self._get_trainable().facts().data in earlier_data):
             return _Outcome(Status.RUNNING)
@@ -1022,7 +1022,7 @@ class Worker:
         is_kept = status is Status.INTERRUPTED or (
             status is Status.COMPLETED and trial.saver.epoch == trial.done
         )
-        last = trial.saver.find_last()
+        last = trial.saver.find_last_checkpoint()
         if is_kept and last is not None:
             facts = structs.replace(facts, checkpoint=str(last.relative_to(self.job.folder)))
         # Facts that the log cannot hold are an error of this trial here, and of the whole sweep in the driver.

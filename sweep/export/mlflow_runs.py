@@ -58,7 +58,9 @@ def make_local_uri(target: Path) -> str:
     Raises `InputError` if no URI can name the database, and `StoreError` if the folder cannot be created.
     """
     path = target.absolute() / "mlflow.db"
-    if "?" in str(path):  # the path would end there, and the database be made in another place
+    if "?" in str(
+        path
+    ):  # a URI's path ends there, so that the database would be created in another place
         what = "has a question mark, which the address of a database cannot have in its path"
         raise InputError.one(str(target), what, "name another folder: --output DIR")
     with storing(target):
@@ -80,7 +82,7 @@ def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
             f"--tracking-uri {uri}", "is no address of a tracking server or database", hint
         )
     if sweep.tables.history.started is None:
-        return ExportResult(0, 0, {})  # its identity follows from the time of its start
+        return ExportResult(0, 0, {})  # its run is identified by the time of its start
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # must be set before the import
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     with warnings.catch_warnings():
@@ -124,9 +126,9 @@ class _Export:
     def export_all(self) -> ExportResult:
         """Write the run of the sweep and those of trials that are new or have changed; return the numbers of trials.
 
-        The result says how many trials were written, how many were
-        left unchanged, and which names MLflow does not allow. The old run of a changed trial is deleted first. If only
-        the trial's note or other tags have changed, the run stays and gets the new ones.
+        The result says how many trials were written, how many were left unchanged, and which names MLflow does not
+        allow. The old run of a changed trial is deleted first. If only the trial's note or other tags have changed, the
+        run stays and gets the new ones.
         """
         known = self._find_runs()
         parent = self._write_parent(known.pop("", None))
@@ -135,7 +137,7 @@ class _Export:
             old = known.get(str(run.trial.trial))
             if old is not None and self._is_current(old, run):
                 self._update_tags(old, self._make_trial_tags(run, parent))
-                self._add_tested(old, run)
+                self._add_test_metrics(old, run)
                 self._update_note(old, run.trial.note)
                 unchanged += 1
                 continue
@@ -220,7 +222,9 @@ class _Export:
             for name, value in run.params.items()
         ]
         batches = zip_longest(
-            _split_into_batches(chain(self._list_metrics(run), self._list_tested(run)), _METRICS),
+            _split_into_batches(
+                chain(self._list_metrics(run), self._list_test_metrics(run)), _METRICS
+            ),
             _split_into_batches(params, _PARAMS),
             fillvalue=(),
         )
@@ -290,7 +294,7 @@ class _Export:
                     self._metrics[name], value, _to_ms(epoch.time), epoch.number
                 )
 
-    def _list_tested(self, run: ExportedTrial) -> list[Any]:
+    def _list_test_metrics(self, run: ExportedTrial) -> list[Any]:
         """Return the metrics of a trial's model on the test data, at its last epoch."""
         time = run.epochs[-1].time if run.epochs else run.started
         return [
@@ -300,12 +304,14 @@ class _Export:
             for name, value in run.trial.tested.items()
         ]
 
-    def _add_tested(self, old: Any, run: ExportedTrial) -> None:
-        """Add the metrics on the test data that a run lacks or has otherwise: a model is tested after its trial."""
-        known = {
-            name: repr(value) for name, value in old.data.metrics.items()
-        }  # NaN differs from itself
-        new = [one for one in self._list_tested(run) if known.get(one.key) != repr(one.value)]
+    def _add_test_metrics(self, old: Any, run: ExportedTrial) -> None:
+        """Add the metrics on the test data that a run lacks or has with other values.
+
+        A model may be tested long after its trial was exported.
+        """
+        # as texts, because NaN differs from itself
+        known = {name: repr(value) for name, value in old.data.metrics.items()}
+        new = [one for one in self._list_test_metrics(run) if known.get(one.key) != repr(one.value)]
         if new:
             self._client.log_batch(old.info.run_id, metrics=new)
 

@@ -53,7 +53,7 @@ class EventFiles:
     """The TensorBoard event files of one sweep. Only one thread and one process may use them at a time.
 
     The constructor locks the folder. It raises `RefusedError` if another process holds the lock, and `StoreError` if
-    the log is missing but not what was made of it.
+    the log is missing, although tables or event files were made from it.
     """
 
     def __init__(self, sweep: ResultsFolder, target: Path) -> None:
@@ -75,14 +75,14 @@ class EventFiles:
             raise
 
     def _require_log(self) -> None:
-        """Raise `StoreError` if the folder has tables or event files, but no log, of which these are made.
+        """Raise `StoreError` if the sweep has tables or event files, but no log, from which they are made.
 
-        Such a folder is a copy without the log, or was downloaded from an object store.
+        This is so in a copy without the log, and in a folder that was downloaded from an object store.
         """
         is_begun = self._sweep.trials.exists() or (self._target / "written.json").exists()
         if is_begun and not self._sweep.log.exists():
             raise StoreError(
-                f"{self._sweep.log}: is missing, and event files are made of it; put the log back"
+                f"{self._sweep.log}: is missing, and event files are made from it; put the log back"
             )
 
     def _reset_state(self) -> None:

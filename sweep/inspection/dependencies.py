@@ -264,7 +264,7 @@ def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator
     """Yield the full names of all modules that code may import: ``a`` and ``a.b`` for ``from a import b``.
 
     Thus a name may be no module, and may come twice. Imports in functions are included, and calls of ``import_module``
-    and ``__import__`` with a literal name, unless this is relative to a package that is computed. ``module`` is the
+    and ``__import__`` with a literal name, unless it is relative to a package whose name is computed. ``module`` is the
     full name of the module with the syntax tree ``tree``; ``is_package`` says whether it is a package's ``__init__``.
     """
     for node in list_nodes(tree):
@@ -279,8 +279,8 @@ def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator
                 "import_module",
                 "__import__",
             ):
-                if found := _resolve_called_import(module, name, node, is_package=is_package):
-                    yield found
+                if imported := _resolve_called_import(module, name, node, is_package=is_package):
+                    yield imported
 
 
 def list_first_imports(tree: ast.Module) -> list[str]:
@@ -311,13 +311,14 @@ def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bo
         parents = parents[: len(parents) - node.level + is_package]
     else:
         parents = []
-    return ".".join([*parents, *([node.module] if node.module else [])])
+    return ".".join(filter(None, [*parents, node.module]))
 
 
 def _resolve_called_import(module: str, name: str, call: ast.Call, *, is_package: bool) -> str:
     """Return the full name of the module that a call in ``module`` imports by ``name``, which may begin with dots.
 
-    Returns "" if the name is relative and the call does not show to which package, or if this has fewer parents.
+    Returns "" if the name is relative and the call does not show to which package, or if it has
+    more dots than the package has parents.
     """
     if get_last_name(call.func) == "__import__":
         levels = _find_level(call)
@@ -329,8 +330,7 @@ def _resolve_called_import(module: str, name: str, call: ast.Call, *, is_package
         return name
     if levels is None or levels > len(parents):
         return ""
-    rest = name.lstrip(".")
-    return ".".join([*parents[: len(parents) - levels + 1], *([rest] if rest else [])])
+    return ".".join(filter(None, [*parents[: len(parents) - levels + 1], name.lstrip(".")]))
 
 
 def _find_level(call: ast.Call) -> int | None:
@@ -338,10 +338,9 @@ def _find_level(call: ast.Call) -> int | None:
 
     Returns None if the level is computed.
     """
-    given = [*call.args[4:5], *(one.value for one in call.keywords if one.arg == "level")]
-    if not given:
-        return 0
-    match given[0]:
+    match _find_argument(call, 4, "level"):
+        case None:
+            return 0
         case ast.Constant(value=int(level)):
             return level
     return None
@@ -349,7 +348,7 @@ def _find_level(call: ast.Call) -> int | None:
 
 def _find_parents(module: str, call: ast.Call, *, is_package: bool) -> list[str]:
     """Return the parts of the name of the package to which a call of ``import_module`` is relative; [] if unknown."""
-    match _find_anchor(call):
+    match _find_argument(call, 1, "package"):
         case ast.Constant(value=str(package)):
             return package.split(".")
         case ast.Name(id="__name__"):
@@ -359,22 +358,22 @@ def _find_parents(module: str, call: ast.Call, *, is_package: bool) -> list[str]
     return []
 
 
-def _find_anchor(call: ast.Call) -> ast.expr | None:
-    """Return the argument of ``import_module`` to which a relative name is relative; None if there is none."""
-    if len(call.args) > 1:
-        return call.args[1]
-    return next((keyword.value for keyword in call.keywords if keyword.arg == "package"), None)
+def _find_argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    """Return the argument of a call at ``position``, or else the one with the keyword ``name``; None if it has none."""
+    if len(call.args) > position:
+        return call.args[position]
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
-_DEEP = ".".join(100 * ["a"])
+_DEEP_MODULE = ".".join(100 * ["a"])
 """The name of a module that has more parents than any relative import goes up."""
 
 
-def _is_relative_to_unknown(call: ast.Call) -> bool:
-    """Return whether a call imports a module by a literal name that is relative to a package which is computed."""
+def _is_relative_to_computed_package(call: ast.Call) -> bool:
+    """Return whether a call imports a module by a literal name that is relative to a package with a computed name."""
     match call.args:
         case [ast.Constant(value=str(name)), *_]:
-            return not _resolve_called_import(_DEEP, name, call, is_package=True)
+            return not _resolve_called_import(_DEEP_MODULE, name, call, is_package=True)
     return False
 
 
@@ -387,7 +386,7 @@ def find_unnamed_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
         match node:
             case ast.Call() if get_last_name(node.func) in ("import_module", "__import__"):
                 is_shown = bool(node.args) and isinstance(node.args[0], ast.Constant)
-                if not is_shown or _is_relative_to_unknown(node):
+                if not is_shown or _is_relative_to_computed_package(node):
                     yield node.lineno, "imports a module whose name is computed"
             case ast.Call(func=ast.Name(id="exec")):
                 yield node.lineno, "runs a text as code"
@@ -622,7 +621,7 @@ def _get_class_source(kind: type) -> str | None:
 def _unindent(text: str) -> str | None:
     """Return the source of a definition without its indentation; None if it is not valid by itself.
 
-    So it is within a function if a line of a text or a comment in it begins further to the left.
+    It is not valid if the definition is indented, but a line of a string or a comment in it is not.
     """
     unindented = textwrap.dedent(text)
     try:

@@ -64,7 +64,7 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
             "expected module:Name, importable from the current folder or the sweep file's",
         )
     names = _list_candidates(_parse(path))
-    # with ``from x import *``, the module may have names that its own source does not show
+    # a module with ``from x import *`` may have names that its source does not show
     if name not in names and "*" not in names:
         classes = [n for n in names if n[:1].isupper()]
         raise InputError.one(

@@ -80,14 +80,14 @@ def _list_imported_names(trees: Iterable[ast.Module], used: Iterable[ast.AST]) -
     """Return the names that modules bind by imports, without those that the code ``used`` binds itself."""
     aliases = [part for tree in trees for part in list_nodes(tree) if isinstance(part, ast.alias)]
     imported = {alias.asname or alias.name.partition(".")[0] for alias in aliases}
-    own = set()
+    bound = set()
     for tree in used:
         for part in ast.walk(tree):
             if isinstance(part, ast.arg):
-                own.add(part.arg)
+                bound.add(part.arg)
             elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                own.add(part.id)
-    return imported - own
+                bound.add(part.id)
+    return imported - bound
 
 
 def _list_attribute_reads(tree: ast.AST, modules: Container[str]) -> Iterator[tuple[ast.expr, str]]:

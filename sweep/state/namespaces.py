@@ -203,8 +203,7 @@ def is_author_module(name: str, file: str) -> bool:
 def _list_parts_in(value: object) -> list[object]:
     """Return what a method, property, partial or cached function wraps, and what a function's closure holds.
 
-    Of a bound method, its object is among the result. None may be among the objects; the list is empty for any other
-    value.
+    For a bound method, its object is included. None may be among the objects; the list is empty for any other value.
     """
     found: list[object] = []
     match value:
@@ -230,7 +229,7 @@ def _list_parts_in(value: object) -> list[object]:
 def list_used_names(target: object, names_around: Mapping[str, object]) -> frozenset[str]:
     """Return the global names of a notebook that a function or class uses, directly or through other functions.
 
-    Names that it uses through the methods and attributes of objects whose class is defined there count, too.
+    Names that are used by the methods or attributes of objects of the notebook's own classes are included.
     ``names_around`` are the globals of the notebook. The names of attributes that are used are among the result. All
     other names are unrelated, and would not be sent to a worker.
     """
@@ -249,7 +248,7 @@ def list_used_names(target: object, names_around: Mapping[str, object]) -> froze
             queue += [*vars(item).values(), *item.__bases__]
         else:
             queue += _list_parts_in(item)
-        if type(item).__module__ == "__main__":  # its methods may be called, and what it keeps
+        if type(item).__module__ == "__main__":  # its methods may be called, and its attributes
             queue += [type(item), *getattr(item, "__dict__", {}).values()]
         if isinstance(item, types.FunctionType):
             codes.append(item.__code__)

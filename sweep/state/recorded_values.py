@@ -100,7 +100,7 @@ class RecordedValues:
         # value of a name after a method ran; None: no value
         self._after: dict[str, IdentityDigest | None] = {}
         self._owners: dict[str, Callable[[], object]] = {}
-        # full names that were there and did not count as the author's; a trial can make them count
+        # full names that existed but did not count as the author's; a trial may make them count
         self._hidden: set[str] = set()
 
     def record(self, namespaces: Sequence[Namespace], names: Container[str] | None = None) -> None:
@@ -149,7 +149,7 @@ class RecordedValues:
         """Return the full names whose values differ from the recorded ones, except those that change by themselves.
 
         Names that are new in ``namespaces`` or missing there count as changed, so ``namespaces`` must have all that
-        were recorded. A name that was there before but did not count as the author's is not new.
+        were recorded. A name that existed before but did not count as the author's is not new.
         """
         changed = find_changed_names(self.compute_digests(), compute_digests(namespaces))
         return self_changing.remove_from(changed - self._hidden, namespaces)

@@ -639,14 +639,14 @@ def _is_namespace(value: object) -> bool:
 
 
 def _are_same_objects(present: Iterable[object], parts: Iterable[object]) -> bool:
-    """Return whether two iterables have the very same objects in the same order."""
+    """Return whether two iterables have identical objects in the same order."""
     one = list(present)
     other = list(parts)
     return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 
 def _is_same_array(present: np.ndarray[Any, Any], copied: np.ndarray[Any, Any]) -> bool:
-    """Return whether two arrays have the same bits or, if they hold objects, the very same objects."""
+    """Return whether two arrays have the same shape, type and bits; for arrays of objects, identical objects."""
     if present.shape != copied.shape or present.dtype != copied.dtype:
         return False
     if present.dtype.hasobject:  # arrays in it have no equality that is true or false
@@ -655,12 +655,12 @@ def _is_same_array(present: np.ndarray[Any, Any], copied: np.ndarray[Any, Any]) 
 
 
 def _put_array(value: np.ndarray[Any, Any], copied: np.ndarray[Any, Any]) -> None:
-    """Give an array the elements of ``copied``, and its shape if only that was changed in place.
+    """Set the elements of an array to those of ``copied``, and its shape too if only the shape has changed.
 
     An array with another number of elements stays as it is: views of it may still use its memory.
     """
     if value.shape != copied.shape and value.size == copied.size:
-        with suppress(ValueError):  # it does not own its elements
+        with suppress(ValueError):  # its memory belongs to another array
             value.resize(copied.shape, refcheck=False)
     if value.shape == copied.shape:
         value[...] = copied

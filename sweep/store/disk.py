@@ -20,12 +20,12 @@ def get_process_name() -> str:
 
 
 def find_cache_folder() -> Path | None:
-    """Return the folder for what sweep keeps for a user; None if no home folder is known. It may not exist.
+    """Return the folder of sweep's caches for this user, which need not exist; None if no home folder is known.
 
     It is ``SWEEP_CACHE``, or ``sweep`` in the user's cache folder.
     """
-    if given := os.environ.get("SWEEP_CACHE"):
-        return Path(given)
+    if folder := os.environ.get("SWEEP_CACHE"):
+        return Path(folder)
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sweep"
     except RuntimeError:

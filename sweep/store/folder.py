@@ -186,7 +186,7 @@ class ResultsFolder:
         root = store_of(results_dir)
         if root is not None and features.update_copy(results_dir / name, root.below(name)):
             return True
-        return is_any_there(cls(results_dir / name).info)
+        return is_any_file(cls(results_dir / name).info)
 
     @classmethod
     def open(cls, results_dir: Path, name_or_path: str | Path) -> ResultsFolder:
@@ -220,7 +220,7 @@ class ResultsFolder:
                 return cls(path)
         siblings = []
         for folder in folders(results_dir):
-            if is_any_there(folder.info):
+            if is_any_file(folder.info):
                 siblings.append(folder.name)
         hint = did_you_mean(given.name, siblings) or "start one: python -m sweep run FILE"
         if (results_dir / given).is_dir():
@@ -380,13 +380,13 @@ def folders(results_dir: Path) -> list[ResultsFolder]:
                 found.append(ResultsFolder(path))
         used = []
         for item in found:
-            if is_any_there(item.info, item.log, item.trials):
+            if is_any_file(item.info, item.log, item.trials):
                 used.append(item)
         return used
 
 
-def is_any_there(*files: Path) -> bool:
-    """Return whether one of ``files`` exists; False also if it is in a folder that this user may not look into."""
+def is_any_file(*files: Path) -> bool:
+    """Return whether one of the paths is a file; False if this user may not look into their folder."""
     with suppress(PermissionError):  # a folder of another user may be closed to this one
         return any(file.is_file() for file in files)
     return False

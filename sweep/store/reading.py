@@ -76,7 +76,7 @@ def _read_as_logged(folder: ResultsFolder, metrics: Sequence[str] | None) -> Tab
             if found is not None:
                 return Tables(found.trials, _select_columns(found.metrics, metrics), found.history)
     if not folder.log.exists() and (folder.trials.exists() or folder.metrics.exists()):
-        # without a log, they would be shown as those of a sweep without trials
+        # otherwise the sweep would be shown as one without trials
         raise StoreError(
             f"{folder.trials}: cannot be read with {folder.metrics.name}, and {folder.log.name} is missing; "
             "put the log back, or both tables of one session"
@@ -115,9 +115,8 @@ def _naming_damaged_tables(folder: ResultsFolder) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        if (
-            isinstance(error, OSError) and error.errno is not None
-        ):  # the disk fails; Arrow sets no number
+        # the disk fails: Arrow's own errors have no number
+        if isinstance(error, OSError) and error.errno is not None:
             raise
         hint = ""
         if folder.log.exists():

@@ -167,13 +167,13 @@ def pull_all(results: Path, store: ObjectStore) -> None:
 
     names, _ = store.folder()
     with ThreadPoolExecutor(8) as pool:
-        there = list(pool.map(lambda name: pull(results / name, store.below(name)), names))
+        is_stored = list(pool.map(lambda name: pull(results / name, store.below(name)), names))
     present = set()
-    for name, found in zip(names, there, strict=True):
-        if found:
+    for name, is_present in zip(names, is_stored, strict=True):
+        if is_present:
             present.add(name)
     for path in sorted(results.iterdir()):
-        # `pull` asks the store once more, which may have the sweep only since it was listed, and renames other copies
+        # `pull` lists the store again, which may have got the sweep meanwhile, and renames the copy if it has not
         if (path / _KNOWN).exists() and path.name[0] != "." and path.name not in present:
             pull(path, store.below(path.name))
 

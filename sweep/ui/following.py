@@ -104,7 +104,7 @@ class FollowedSweep:
 
     def _start_over(self) -> None:
         """Forget what was read, and start at the beginning of the log. Raises `StoreError` as `_read_file` does."""
-        # before the file, which is that of the log then
+        # checked first: if the log has begun now, the sweep file that is read below belongs to it
         self._has_begun = self.folder.log.exists() and self.folder.log.stat().st_size > 0
         self._read_file()
         self.lines = LineIndex(self.folder.log)
@@ -114,7 +114,7 @@ class FollowedSweep:
         self._of_trials: dict[int, list[EventFacts]] = {}
 
     def _read_file(self) -> None:
-        """Read the sweep file, and begin with a state without events.
+        """Read the sweep file, and set the state to that before the first event.
 
         Raises `StoreError` if not even sweep.json can be read; the next call of `read_on` then starts over.
         """
@@ -122,7 +122,7 @@ class FollowedSweep:
         outline, self._unknown = _read_outline(self.folder)
         self.standing = Standing(outline)
         self._spec = _read_first_spec(self.folder)
-        # the keys of changes whose result is not valid, and why it is not; see `_follow_change`
+        # settings of changes whose result is invalid, and why it is; see `_follow_change`
         self._invalid_settings: dict[str, Value] = {}
         self._invalid = ""
         self._has_file = True
@@ -143,7 +143,7 @@ class FollowedSweep:
                 self._start_over()
                 self.replaced += 1
                 return True
-            # there was no event: the sweep may be another one since
+            # the log was empty when the sweep file was read: another sweep may have replaced it since
             if events and not self._has_begun:
                 self._read_file()
                 self._has_begun = True
@@ -174,8 +174,8 @@ class FollowedSweep:
     def _follow_change(self, event: SweepChanged) -> list[changes.Difference]:
         """Apply a change to the recorded sweep file; return the keys that differ, or [] if the file is unknown.
 
-        A change whose result is not valid, as one by another version of sweep, is applied together with the next one.
-        So does `Standing`, and until then, the file is that before the change.
+        If the result is invalid, as for a change by another version of sweep, the sweep file stays as it was, and the
+        change is applied together with the next one, as by `Standing`.
         """
         if self._spec is None:
             return []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sweep.errors import StoreAway, UnknownNameError
 from sweep.store.features import store_of, update_copy
-from sweep.store.folder import ResultsFolder, is_any_there
+from sweep.store.folder import ResultsFolder, is_any_file
 from sweep.text import did_you_mean
 
 
@@ -30,7 +30,7 @@ def find_folder(results: Path, name: str, *, update: bool = False) -> ResultsFol
     folder = ResultsFolder(results / name)
     if update and is_plain:
         _update(folder)
-    if is_plain and is_any_there(folder.info, folder.log):
+    if is_plain and is_any_file(folder.info, folder.log):
         return folder
     store = store_of(results)
     if store is None:
@@ -53,7 +53,7 @@ def _update(folder: ResultsFolder) -> None:
     try:
         update_copy(folder.path, store.below(folder.name))
     except StoreAway:
-        if not is_any_there(folder.info):
+        if not is_any_file(folder.info):
             raise
 
 
@@ -66,6 +66,6 @@ def list_names(results: Path) -> list[str]:
         return []
     names = []
     for path in results.iterdir():
-        if path.name[0] != "." and is_any_there(path / "sweep.json"):
+        if path.name[0] != "." and is_any_file(path / "sweep.json"):
             names.append(path.name)
     return sorted(names)

@@ -232,7 +232,7 @@ def _exchange_token(request: web.Request, token: str) -> web.Response:
             request,
             Refusal(403, "the token is not that of this server; it may have been started again"),
         )
-    # a query may occur several times, as those of a comparison do
+    # as pairs: a parameter may occur several times, as ``sweep`` does in a comparison
     rest = [(name, value) for name, value in request.query.items() if name != "token"]
     forward = _find_root(request) + str(request.rel_url.with_query(rest)).removeprefix("/")
     answer = _make_html_answer(

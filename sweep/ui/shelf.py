@@ -17,7 +17,7 @@ from sweep.ui.following import FollowedSweep
 
 REST = 5  # least pause before a sweep is summarized again, as a multiple of the time that it took
 QUESTION = 200  # maximum number of characters
-BEGINNING = 10_000  # characters of a sweep file, in which its question begins
+BEGINNING = 10_000  # number of characters of a sweep file that are read to find its question
 LOOKS = 8  # maximum number of looks at a running sweep's log for each list; a look reads about a megabyte
 
 
@@ -80,7 +80,9 @@ class Shelf:
         if row["state"] == "running":
             try:
                 progress = self._estimate_progress(folder)
-            except StoreError as error:  # in a part of its log that its tables have already
+            except (
+                StoreError
+            ) as error:  # the damage is in a part of its log that its tables already cover
                 row["reason"] = str(error).partition("\n")[0]
             else:
                 row |= progress

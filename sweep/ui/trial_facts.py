@@ -19,7 +19,7 @@ from sweep.ui.facts import EventFacts
 if TYPE_CHECKING:
     from sweep.store.tables import Tables
 
-# maximum number of points of the curves of all metrics of both trials together, about; see `curves_of`
+# approximate maximum number of points of the curves of all metrics of both trials together; see `curves_of`
 POINTS = 40_000
 ELSEWHERE = (
     *("sweep", "trial", "status", "status_reason", "error", "checkpoint", "started_at", "ended_at"),
@@ -79,7 +79,7 @@ class TrialDocument:
     sweep: str
     known: int  # number of trials of the sweep
     trials: tuple[TrialFacts, ...]
-    drawn_epochs: int | None  # maximum number of epochs of a trial in its curves; None if all are
+    drawn_epochs: int | None  # maximum number of epochs that a trial's curves show; None if all
 
 
 def read_trials(
@@ -132,7 +132,7 @@ def _read_curves(tables: Tables, sweep: Sweep) -> Curves:
         if column.startswith("metric."):
             names.append(column.removeprefix("metric."))
     trials = [trial.trial for trial in sweep.trials]
-    # first, because reading the numbers of all trials of a large sweep takes long
+    # filtered first, because `curves_of` takes long for the rows of a large sweep
     is_shown = compute.is_in(
         tables.metrics["trial"], pa.array(trials, tables.metrics["trial"].type)
     )

@@ -59,7 +59,7 @@ class LiveReport:
 
     @property
     def key(self) -> tuple[int, int, bool]:
-        """How often the log was replaced, lines covered, and whether the sweep ran; the same for the same report."""
+        """The tuple (replacements of the log, lines covered, whether the sweep ran); equal for equal reports."""
         return self.replaced, self.line, self.running
 
 

@@ -234,7 +234,7 @@ def connect(
 def _simulating_gpus(simulated_gpus: int | None) -> Iterator[None]:
     """Remove ``CUDA_VISIBLE_DEVICES`` inside the block if GPUs are simulated, that is unless the argument is None.
 
-    Ray refuses to start with more GPUs than it names; workers hide all GPUs. Afterwards it limits this process again.
+    Otherwise Ray would refuse to start with more GPUs than the variable names. Workers hide all GPUs themselves.
     """
     if simulated_gpus is None:
         yield
@@ -301,7 +301,9 @@ def _join_cluster(
         )
     except AuthenticationError as error:
         hint = "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the cluster's own"
-        raise InputError.one("--address", f"{address!r}: {_explain_token(error)}", hint) from error
+        raise InputError.one(
+            "--address", f"{address!r}: {_describe_token_error(error)}", hint
+        ) from error
     except (ConnectionError, RuntimeError, ValueError) as error:
         what = f"{address!r}: {first_line(error)}"
         raise InputError.one("--address", what, "expected a running cluster's host:port") from error
@@ -360,27 +362,27 @@ def _start_ray(
 
 @contextmanager
 def _report_failed_start() -> Iterator[None]:
-    """Raise InputError instead if the block, which starts a Ray, raises what Ray raises if it does not start.
+    """Convert the errors of a Ray that does not start inside the block to `InputError`.
 
-    That is an OSError, a plain `Exception` or RuntimeError, or an AuthenticationError if the token that the environment
-    names cannot be used. Exceptions of other classes pass.
+    They are OSError, plain `Exception` and RuntimeError, and AuthenticationError if the token that the environment
+    names cannot be used. Exceptions of other classes pass unchanged.
     """
     try:
         yield
     except AuthenticationError as error:
         hint = "unset RAY_AUTH_TOKEN and RAY_AUTH_TOKEN_PATH, or let them name a token"
-        what = f"it has not started: {_explain_token(error)}"
+        what = f"it has not started: {_describe_token_error(error)}"
         raise InputError.one("ray", what, hint) from error
     except Exception as error:
-        # a subclass of these two may be of any other code
+        # a subclass of these two may come from any code
         if type(error) not in (Exception, RuntimeError) and not isinstance(error, OSError):
             raise
         hint = "is the machine overloaded, or its disk full? try again; python -m sweep doctor looks at the machine"
         raise InputError.one("ray", f"it has not started: {str(error).strip()}", hint) from error
 
 
-def _explain_token(error: AuthenticationError) -> str:
-    """Return what is wrong with the token of this process, without Ray's advice, which is several times as long."""
+def _describe_token_error(error: AuthenticationError) -> str:
+    """Return why Ray refuses the token of this process, without Ray's advice, which is several times as long."""
     return first_line(error).partition(". Ensure ")[0]
 
 

@@ -87,7 +87,7 @@ def try_sum_on_nodes(
         try:
             addresses: Sequence[str] = ray.get(ports, timeout=START_S)
         except GetTimeoutError:
-            return [(1, "", describe_late_start(gpus))] * 2
+            return [(1, "", _describe_late_start(gpus))] * 2
         calls = [
             rank.run_probe.remote(",".join(addresses), i, gpus, timeout_s)
             for i, rank in enumerate(ranks)
@@ -104,12 +104,12 @@ def try_sum_on_nodes(
                 ray.kill(rank)
 
 
-def describe_late_start(gpus: int) -> str:
-    """Return in words that processes with ``gpus`` GPUs each have not started in time, and perhaps why."""
-    late = f"no process has started within {START_S:g} s"
+def _describe_late_start(gpus: int) -> str:
+    """Return a message that processes with ``gpus`` GPUs each have not started in time, with a possible reason."""
+    message = f"no process has started within {START_S:g} s"
     if gpus:
-        late += "; perhaps all GPUs of its node are in use"
-    return late
+        message += "; perhaps all GPUs of its node are in use"
+    return message
 
 
 def get_resources() -> dict[str, float]:

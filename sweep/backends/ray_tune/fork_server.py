@@ -229,7 +229,7 @@ def _report_ended_workers(
         if not worker:  # the others still run
             return
         client = clients.pop(worker, None)
-        if client is None:  # a process that a library has started while it was imported
+        if client is None:  # a process that a library started when it was imported
             continue
         with suppress(KeyError):  # `_end_worker_of` has ended it
             selector.unregister(client)

@@ -104,7 +104,7 @@ class Jobs:
         Arguments:
             package: the folder or archive with the files that the job needs.
             about: the sweep's name, its results and its file, under the keys ``sweep``, ``results`` and ``file``;
-                perhaps ``user``, who is otherwise this user, and others, which are only kept with the job.
+                perhaps ``user``, who is otherwise this user, and further keys, which `get_metadata` returns.
             requirements: packages that pip installs for the job.
             env: further environment variables of the job.
 
@@ -167,13 +167,13 @@ class Jobs:
             time.sleep(_POLL_S)
 
     def get_metadata(self, job: str) -> Mapping[str, str]:
-        """Return what was kept with the job with this id when it was submitted, with further keys of Ray's page.
+        """Return the metadata of the job with this id: what `submit` got as ``about``, and keys for Ray's page.
 
         Raises `InputError` if the dashboard does not answer or refuses the request.
         """
         with self._asking():
-            found: Mapping[str, str] | None = self._client.get_job_info(job).metadata
-        return found or {}
+            metadata: Mapping[str, str] | None = self._client.get_job_info(job).metadata
+        return metadata or {}
 
     def logs(self, job: str) -> str:
         """Return what the job with this id has printed so far.

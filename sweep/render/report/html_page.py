@@ -138,7 +138,8 @@ def _collect_values(
     rung_texts = [f"{name}: {line}" for name, found in rungs.items() for line in rung_lines(found)]
     content = report_document(accounts, ranking, worths, names_nodes=names_nodes)
     failures = list(_list_failures(accounts, ranking))
-    known = {name for one in accounts for name, _ in _list_sweep_facts(one, ranking)}
+    facts = [list(_list_sweep_facts(one, ranking)) for one in accounts]
+    known = {name for one in facts for name, _ in one}
     values: dict[str, object] = {
         "title": " · ".join(one.sweep.name for one in accounts),
         "objectives": ranking.objectives,
@@ -148,7 +149,7 @@ def _collect_values(
         "other_space": bool(ranking.other_space),
         "worth": [*worth_lines(worths), *space_lines(ranking), *rung_texts, *held_out_lines(noise)],
         "budgets": any(one.budgets for one in worths),
-        "sweeps": [_make_template_values(one, ranking) for one in accounts],
+        "sweeps": list(map(_make_template_values, accounts, facts)),
         "fact_names": [name for name in FACTS if name in known],
         "trials": sum(len(one.sweep.trials) for one in accounts),
         "curves": any(len(one.curves.epochs) for one in accounts),
@@ -191,12 +192,14 @@ def _format_hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def _make_template_values(account: ReportData, ranking: Ranking) -> dict[str, object]:
-    """Return the values that the template shows for one sweep."""
+def _make_template_values(
+    account: ReportData, facts: Sequence[tuple[str, str]]
+) -> dict[str, object]:
+    """Return the values that the template shows for one sweep, with the ``facts`` of `_list_sweep_facts`."""
     return {
         "name": account.sweep.name,
         "question": account.question,
-        "facts": list(_list_sweep_facts(account, ranking)),
+        "facts": facts,
         "shares": list(_list_time_shares(account)),
         "starving": {
             trial: f"{100 * share:.0f} %" for trial, share in account.costs.starving.items()

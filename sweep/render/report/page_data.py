@@ -339,9 +339,9 @@ def _collect_timeline(accounts: Sequence[ReportData], *, names_nodes: bool) -> d
 
 
 def _number_nodes(nodes: str, numbered: dict[str, str]) -> str:
-    """Return names such as "node 1" for the nodes of a lane, as in "a,b"; lanes whose node is not known stay.
+    """Return names such as "node 1, node 2" for the ``nodes`` of a lane, such as "a,b"; unknown nodes keep their text.
 
-    ``numbered`` has the names that were given so far, and gets new ones.
+    ``numbered`` has the new name of each node so far; the names of further nodes are added to it.
     """
     if nodes in (NOT_KNOWN, RUNNING_NOW):
         return nodes

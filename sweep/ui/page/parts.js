@@ -57,7 +57,7 @@ function mergePart(before, part) {
   return before;
 }
 
-// The notes of a part with charts, which come last there. What a chart itself has put below it is none of them.
+// The notes at the end of a part with charts, without those that a chart has put below itself.
 function notesOf(part) {
   return [...part.querySelectorAll(":scope > p.note:not(.outside), :scope > p:not([class])")];
 }

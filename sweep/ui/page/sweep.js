@@ -5,7 +5,7 @@ const NAME = document.body.dataset.sweep;
 const BASE = `${ROOT}${encodeURIComponent(NAME)}/-`;
 const GROW_MS = 250; // least pause between two drawings of what has grown
 
-// `problems`: what cannot be read, by who says so: the stream or a report that was asked for.
+// `problems`: messages about what cannot be read, by their source: the stream or the report.
 const live = { facts: null, problems: { stream: "", report: "" }, skew: 0, buffer: [], grown: new Set(), growing: 0, spent: 0, stream: null, newest: 0, asked: null };
 
 document.documentElement.dataset.page = "sweep";
@@ -35,7 +35,7 @@ function openPlainSwitch() {
 function listen(after) {
   live.stream?.close();
   live.stream = openStream(`${BASE}/events${after === "" ? "" : `?after=${after}`}`, {
-    open: () => showProblem("stream", ""), // a problem that is not over is said again
+    open: () => showProblem("stream", ""), // the server repeats a problem that persists
     facts: (data) => showFacts(JSON.parse(data)),
     report: () => takeReport(),
     log: (data, line) => takeLog(data, line),
@@ -123,7 +123,7 @@ function showClock() {
   showSilence();
 }
 
-// A problem first: what else would be said is of what could be read before.
+// A problem comes first: other texts would describe what was read before it.
 function showSilence() {
   const { facts } = live;
   const line = find("silence");

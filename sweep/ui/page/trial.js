@@ -62,7 +62,7 @@ async function takeTrial() {
     if (text !== page.known) showTrial(content);
     page.known = text;
   } catch (error) {
-    page.known = null; // the error takes its place, so that the same content has to be shown again
+    page.known = null; // the error replaces the content, which must be shown again even if it is the same
     find("trial").replaceChildren(make("p", { class: "wrong", role: "alert" }, error.message));
     find("trial").removeAttribute("aria-busy");
   }
