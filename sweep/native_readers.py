@@ -286,9 +286,13 @@ def _note_source(source: object, filesystem: object, reader: NativeReader) -> No
     paths are not those of this machine's files, so that an unknown read is recorded.
     """
     type_name = type(filesystem).__name__
-    # the first two wrap a file system of any kind; a text is the address of the folder that paths are relative to
-    if type_name in ("SubTreeFileSystem", "PyFileSystem") or str(filesystem).startswith("file:"):
-        recorder.note_unknown_source(type_name, reader=reader.name)
+    if type_name in ("SubTreeFileSystem", "PyFileSystem"):  # they wrap another file system
+        recorder.note_unknown_source(f"a {type_name}", reader=reader.name)
+        return
+    if str(filesystem).startswith(
+        "file:"
+    ):  # the address of the folder to which the paths are relative
+        recorder.note_unknown_source(f"files below {filesystem}", reader=reader.name)
         return
     if filesystem is not None and type_name != "LocalFileSystem":
         recorder.note_network()
@@ -297,7 +301,7 @@ def _note_source(source: object, filesystem: object, reader: NativeReader) -> No
         if isinstance(part, str | bytes | os.PathLike):
             recorder.note_native_read([part], reader=reader.name)
         else:
-            recorder.note_unknown_source(type(part).__name__, reader=reader.name)
+            recorder.note_unknown_source(f"a {type(part).__name__}", reader=reader.name)
 
 
 def _list_sources(value: object) -> Iterator[object]:

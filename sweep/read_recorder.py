@@ -317,12 +317,12 @@ class ReadRecorder:
         """Record an unknown read for data from another process or machine, if the author's code caused it."""
         self._note_unknown(_NETWORK_USE)
 
-    def note_unknown_source(self, kind: str, *, reader: str) -> None:
+    def note_unknown_source(self, source: str, *, reader: str) -> None:
         """Record an unknown read for the native function ``reader``, if the author's code caused it.
 
-        ``kind`` is the name of the type of the object that it reads from, of which sweep does not know the files.
+        ``source`` says what it reads, such as "a LakeTable", an object of which sweep does not know the files.
         """
-        self._note_unknown(f"{reader} reads a {kind}")
+        self._note_unknown(f"{reader} reads {source}")
 
     def note_process(self) -> None:
         """Record that a process was started, whose reads cannot be recorded, if the author's code starts it."""

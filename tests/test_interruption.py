@@ -264,7 +264,7 @@ def test_a_temporary_folder_does_not_outlive_a_process_that_ends_at_once(tmp_pat
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_process_that_nobody_has_waited_for_does_not_run() -> None:
+def test_a_zombie_does_not_run() -> None:
     assert interruption.is_running(os.getpid())
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         assert interruption.is_running(process.pid)

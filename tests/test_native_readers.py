@@ -285,7 +285,7 @@ class LakeTable:
             pyarrow.fs.SubTreeFileSystem("/", pyarrow.fs.LocalFileSystem()),
             "reads a SubTreeFileSystem",
         ),
-        ("a.parquet", "file:///", "reads a str"),
+        ("a.parquet", "file:///", "reads files below file:///"),
     ],
 )
 def test_what_is_read_from_unknown_objects_cannot_be_known(

@@ -317,8 +317,8 @@ def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bo
 def _resolve_called_import(module: str, name: str, call: ast.Call, *, is_package: bool) -> str:
     """Return the full name of the module that a call in ``module`` imports by ``name``, which may begin with dots.
 
-    Returns "" if the name is relative and the call does not show to which package, or if it has
-    more dots than the package has parents.
+    Returns "" if the name is relative and the call does not show to which package, or if it has more
+    dots than the package has parents.
     """
     if get_last_name(call.func) == "__import__":
         levels = _find_level(call)

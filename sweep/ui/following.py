@@ -124,7 +124,7 @@ class FollowedSweep:
         self._spec = _read_first_spec(self.folder)
         # settings of changes whose result is invalid, and why it is; see `_follow_change`
         self._invalid_settings: dict[str, Value] = {}
-        self._invalid = ""
+        self._invalid_reason = ""
         self._has_file = True
 
     def read_on(self) -> bool:
@@ -189,9 +189,9 @@ class FollowedSweep:
             what = (
                 "the number of trials and the limits are those before a change that cannot be read"
             )
-            self._invalid = f"{what}: {first_line}"
+            self._invalid_reason = f"{what}: {first_line}"
             return []
-        self._invalid_settings, self._invalid = {}, ""
+        self._invalid_settings, self._invalid_reason = {}, ""
         return changes.list_differences(before, self._spec)
 
     @property
@@ -215,7 +215,7 @@ class FollowedSweep:
             read=self._reader.share,
             line=self._line,
             events=tuple(self._events),
-            unknown=self._unknown or self._invalid,
+            unknown=self._unknown or self._invalid_reason,
             driven_since=self.folder.driven_since,
             to_resume=self.folder.to_resume,
         )

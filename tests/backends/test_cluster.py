@@ -48,14 +48,14 @@ def test_an_address_of_ipv6_is_tried_without_its_brackets(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("joins", [True, False])
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (AuthenticationError("no file: /token. Ensure that it is there"), "no file: /token; "),
         (RuntimeError("Timed out waiting for file /tmp/ray"), "for file /tmp/ray; "),
     ],
 )
 def test_a_ray_that_does_not_answer_is_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, told: str, joins: bool
+    monkeypatch: pytest.MonkeyPatch, error: Exception, message: str, joins: bool
 ) -> None:
     def refuse(**given: object) -> None:
         raise error
@@ -65,7 +65,10 @@ def test_a_ray_that_does_not_answer_is_no_traceback(
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         address = f"127.0.0.1:{listening.getsockname()[1]}" if joins else None
-        with pytest.raises(InputError, match=re.escape(told)), cluster.connect(address, None, id):
+        with (
+            pytest.raises(InputError, match=re.escape(message)),
+            cluster.connect(address, None, id),
+        ):
             pass
 
 

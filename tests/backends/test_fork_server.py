@@ -59,14 +59,14 @@ class Served:
         self.server: Popen | None = None
 
     def start(self, *modules: str, path: Path | None = None, **options: Any) -> Popen:
-        searched = os.pathsep.join(filter(None, (str(path), os.environ.get("PYTHONPATH"))))
-        found = {**os.environ, "PYTHONPATH": searched} if path else None
+        search_path = os.pathsep.join(filter(None, (str(path), os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "PYTHONPATH": search_path} if path else None
         self.server = subprocess.Popen(
             [sys.executable, "-c", SERVER, self.name],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=found,
+            env=environment,
             **options,
         )
         self._stack.callback(self.end, self.server)
@@ -202,7 +202,7 @@ def sleeper(served: Served, **options: Any) -> tuple[Popen, int]:
 
 
 def test_another_child_of_the_server_may_end(served: Served, tmp_path: Path) -> None:
-    """Such as a helper that a library has started while it was imported."""
+    """For example, a library may start a helper when it is imported."""
     (tmp_path / "helped.py").write_text(
         "import subprocess\nhelper = subprocess.Popen(['sleep', '300'])\nprint(helper.pid, file=open('pid', 'w'))"
     )

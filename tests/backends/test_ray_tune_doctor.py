@@ -82,6 +82,6 @@ ray.shutdown()
 """
 
 
-def test_gpus_that_are_in_use_are_told_as_such(tmp_path: Path) -> None:
-    told = "no process has started within 5 s; perhaps all GPUs of its node are in use"
-    assert f"(1, '', '{told}')" in clusters.run(tmp_path, {}, BUSY, timeout=300)
+def test_gpus_in_use_are_named_as_the_possible_cause(tmp_path: Path) -> None:
+    message = "no process has started within 5 s; perhaps all GPUs of its node are in use"
+    assert f"(1, '', '{message}')" in clusters.run(tmp_path, {}, BUSY, timeout=300)

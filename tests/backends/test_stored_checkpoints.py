@@ -145,21 +145,21 @@ def test_the_best_and_the_newest_stay_though_workers_change(
 def test_the_first_one_sent_replaces_those_that_could_not_be_restored(tmp_path: Path) -> None:
     store = ObjectStore("memory://bucket/sweep", MemoryStore())
     unusable = {"epoch-000004", "epoch-000001"}
-    found = []
-    for epoch, loss, given in ((4, 0.1, set()), (5, 0.2, set()), (1, 0.9, unusable)):
+    stored = []
+    for epoch, loss, names in ((4, 0.1, set()), (5, 0.2, set()), (1, 0.9, unusable)):
         place = tmp_path / f"machine{epoch}"
         manifest = checkpoints.Manifest(epoch, loss=loss)
         checkpoints.begin_checkpoint(
             place, manifest, lambda aside: (aside / "state").write_bytes(b"x") and None, 1
         )()
         sender = stored_checkpoints.Sender(
-            store, place, 3, lambda: stored_checkpoints.trim_in_store(store, 3, 9), given
+            store, place, 3, lambda: stored_checkpoints.trim_in_store(store, 3, 9), names
         )
         sender.send()
         sender.settle()
         sender.close()
-        found.append(there(store))
-    assert found[1:] == [["epoch-000005", "epoch-000004"], ["epoch-000005", "epoch-000001"]]
+        stored.append(there(store))
+    assert stored[1:] == [["epoch-000005", "epoch-000004"], ["epoch-000005", "epoch-000001"]]
 
 
 def test_a_worker_replaces_those_in_the_store_that_it_could_not_restore(

@@ -299,12 +299,12 @@ def test_it_ends_at_once_if_nothing_is_kept_or_somebody_asks(start: Callable[...
     assert kept.wait() == 0
 
 
-def test_one_for_which_nobody_waits_has_ended_as_well(start: Callable[..., Kept]) -> None:
-    """In a container, for instance, whose first process never asks for those that have ended."""
+def test_a_keeper_that_is_a_zombie_has_ended(start: Callable[..., Kept]) -> None:
+    """It stays one in a container whose first process does not wait for those that have ended."""
     kept = start(reaps=False)
     assert client.run_in_keeper(["run", "a.yaml"]) == 2
-    told = f"ended what was kept warm for this folder (process {kept.process})"
-    assert client.stop_keeper() == told
+    message = f"ended what was kept warm for this folder (process {kept.process})"
+    assert client.stop_keeper() == message
     assert kept.wait() == 0
 
 

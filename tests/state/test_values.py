@@ -133,7 +133,7 @@ def test_an_array_of_another_size_keeps_the_memory_that_views_use() -> None:
     snapshot.restore()
     assert array.shape == (10**6,)
     assert view.base is array
-    assert digest(array) != before  # so that it is told
+    assert digest(array) != before  # so that the change is reported
 
 
 @pytest.mark.parametrize("change", ["shape", "sign", "number"])

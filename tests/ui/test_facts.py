@@ -134,8 +134,8 @@ def test_trials_of_so_many_minutes_are_as_far_as_their_minutes() -> None:
     assert facts.leader.position == "37 %"
     assert not facts.counts_epochs
     assert [rung.epoch for rung in facts.rungs] == [20]
-    told = [line.plain for line in picture(standing, 6.0, Frame(width=100))]
-    assert any("20 % of the minutes: 0 of 1 pruned" in line for line in told)
+    lines = [line.plain for line in picture(standing, 6.0, Frame(width=100))]
+    assert any("20 % of the minutes: 0 of 1 pruned" in line for line in lines)
 
 
 def test_a_sweep_that_does_not_run_is_not_said_to_be_killed_before_its_log_has_been_read() -> None:
