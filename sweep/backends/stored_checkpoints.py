@@ -303,5 +303,5 @@ class Sender:
                 return
         if self._sent and self.unusable:
             delete_epochs(self.store, self.trial, sorted(self.unusable - self._sent))
-            self.unusable.clear()  # this attempt may save the same epochs
+            self.unusable.clear()  # once is enough
         self.trim()

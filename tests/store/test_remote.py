@@ -327,6 +327,9 @@ def test_a_sweep_that_is_made_while_all_are_brought_keeps_its_copy(tmp_path: Pat
     remote.pull_all(tmp_path, Late(root, tmp_path))
     assert (tmp_path / "new" / "sweep.json").exists()
     assert not gone.exists()  # of what the store does not have
+    aside = [*tmp_path.glob(".gone-*")]
+    remote.pull_all(tmp_path, root)
+    assert [*tmp_path.glob(".gone-*")] == aside
 
 
 def test_parts_take_the_place_of_segments(tmp_path: Path) -> None:

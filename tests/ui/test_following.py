@@ -35,12 +35,13 @@ from sweep.events import (
     TrialStarred,
 )
 from sweep.spec import Spec, changes, parse_spec
+from sweep.store.folder import ResultsFolder
 from sweep.store.reading import TableWriter
 from sweep.ui import following, shelf, watching
 from sweep.ui.facts import QUIET_AT_START_S, QUIET_EPOCHS, QUIET_S, LiveFacts
 from sweep.ui.following import FollowedSweep, LineIndex
 from sweep.ui.shelf import Shelf
-from sweep.ui.watching import Reading, Watch
+from sweep.ui.watching import LiveReport, Reading, Watch
 
 T = 1_700_000_000.0
 
@@ -423,10 +424,19 @@ def test_the_report_of_a_log_that_was_replaced_is_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "IDLE_LOOK_S", 0.05)
+    folder = make_sweep(tmp_path, "one", finished(T))
+    watch = Watch(folder, Reading())
+    make = watching.make_report
+    shown: list[tuple[int, LiveReport | None]] = []  # while another is made
+
+    def record_and_make(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveReport:
+        assert sweep is not None
+        shown.append((sweep.replaced, watch.report))
+        return make(folder, sweep)
+
+    monkeypatch.setattr(watching, "make_report", record_and_make)
 
     async def work() -> None:
-        folder = make_sweep(tmp_path, "one", finished(T))
-        watch = Watch(folder, Reading())
         async with watch.keep_up_to_date():
             while watch.report is None:
                 await watch.news.wait(1)
@@ -440,6 +450,8 @@ def test_the_report_of_a_log_that_was_replaced_is_not_shown(
         assert watch.report is not None
         assert watch.report.line == first.line
         assert "Which rate" in watch.report.content.decode()
+        assert (1, None) in shown
+        assert (1, first) not in shown
 
     asyncio.run(asyncio.wait_for(work(), 60))
 
