@@ -89,8 +89,8 @@ def has_verdict(ranking: Ranking) -> bool:
     """Return whether nothing is left to decide about the best configuration.
 
     That is the case if its confirmation has ended, decided or not. Without a confirmation, the seeds of the search must
-    name a best configuration, and no configuration may be undecided for lack of seeds, even if no number of seeds is
-    known to decide, as where all scores so far are equal.
+    name a best configuration, and no configuration may be undecided for lack of seeds. That holds even if the number of
+    seeds that it lacks is unknown, as when all scores so far are equal.
     """
     if ranking.confirmed is not None:
         return ranking.confirmed.decided or bool(ranking.confirmed.over)

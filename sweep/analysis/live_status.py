@@ -161,8 +161,8 @@ class RungStatus:
 
 
 @dataclass(slots=True)
-class Spent:
-    """The epochs, GPU seconds and cost of the search and the baseline, which count towards the budgets."""
+class Spending:
+    """What counts towards the budgets: the epochs, GPU seconds and cost of the search and the baseline."""
 
     epochs: int = 0
     gpu_s: float = 0.0
@@ -269,10 +269,10 @@ class Standing:
         self.measures = False  # whether trials measure their use of resources
         self.confirming: set[int] = set()  # trials with fresh seeds
         self._earlier_s = 0.0  # duration of the sessions before the current one
-        self.spent = Spent()
-        # since when only fresh seeds are trained in the current session; None if the search trains
+        self.spent = Spending()
+        # since when the current session has trained only fresh seeds; None while the search goes on
         self._confirming_since: float | None = None
-        self._confirmed_s = 0.0  # the time of that in the sessions before the current one
+        self._confirmed_s = 0.0  # how long earlier sessions trained only fresh seeds
         # the kind of failure of trials that may be retried
         self._failed: dict[int, tuple[Status, str]] = {}
         self._reached: Counter[int] = Counter()  # trials by epoch, in the units of the rungs
@@ -289,7 +289,7 @@ class Standing:
                 rule,
                 outline.objective,
                 outline.drawn_lengths or (outline.epochs,),
-                outline.longest_length,
+                outline.max_length,
             )
             if acts
             else None
@@ -421,7 +421,7 @@ class Standing:
         return None
 
     def _follow_confirmation(self, trial: TrialState, event: TrialStarted | EpochReported) -> None:
-        """Record whether the session trains fresh seeds alone from now on: until the search reports an epoch."""
+        """Record that the session now trains only fresh seeds, or that the search goes on, as it reports an epoch."""
         if trial.role is Role.CONFIRM:
             if self._confirming_since is None:
                 self._confirming_since = event.time
@@ -489,17 +489,17 @@ class Standing:
         """
         if self.session is None:
             return 0.0
-        return self._earlier_s + max(self._find_end(now) - self.session, 0.0)
+        return self._earlier_s + max(self._find_session_end(now) - self.session, 0.0)
 
     def counted_s(self, now: float) -> float:
-        """Return the seconds of `active_s` that count for the budget of hours: without those of fresh seeds."""
+        """Return the seconds of `active_s` that count towards the budget of hours: those of fresh seeds do not."""
         active_s = self.active_s(now) - self._confirmed_s
         if self._confirming_since is not None:
-            active_s -= max(self._find_end(now) - self._confirming_since, 0.0)
+            active_s -= max(self._find_session_end(now) - self._confirming_since, 0.0)
         return max(active_s, 0.0)
 
-    def _find_end(self, now: float) -> float:
-        """Return up to when the last session counts: ``now``, or its last event if it has ended."""
+    def _find_session_end(self, now: float) -> float:
+        """Return the time of the last event if the last session has ended, otherwise ``now``."""
         if self.over is None or self.last is None:
             return now
         return self.last
@@ -538,13 +538,13 @@ class Standing:
     def survivors(self) -> float | None:
         """Estimate how many trials of the sweep will end by training all their epochs, including those that have.
 
-        Those with fresh seeds do not count. Return None if the number of trials is unknown.
+        Trials with fresh seeds do not count. Return None if the number of trials is unknown.
         """
         waiting = self._count_trials_to_start()
         if waiting is None:
             return None
         if self._confirming_since is not None:
-            # the search is over, but for trials that were still running when fresh seeds began
+            # the search is over, except for trials that were still running when the first fresh seed began
             going = [trial for _, trial in self._list_going()]
             return self._whole + sum(trial.state.role is not Role.CONFIRM for trial in going)
         prospect = self._prospect()
@@ -577,14 +577,14 @@ class Standing:
         bounds = []
         if waiting is not None:
             prospect = self._prospect()
-            there = []
+            seconds_left = []
             for (number, trial), left in zip(self._list_going(), prospect.left, strict=True):
                 left_s = left * epoch_s
                 if number in self.running:
                     left_s += self._time_under_way(trial, now, overhead_s)
-                there.append(max(left_s, 0.0))
+                seconds_left.append(max(left_s, 0.0))
             each_s = prospect.waiting_left * epoch_s + overhead_s
-            bounds.append(estimate_seconds_left(there, waiting, each_s, slots))
+            bounds.append(estimate_seconds_left(seconds_left, waiting, each_s, slots))
         if limits.hours is not None:
             bounds.append(limits.hours * 3600 - self.counted_s(now))
         if limits.epochs is not None:
@@ -599,16 +599,16 @@ class Standing:
         return max(min(bounds), 0.0) if bounds else None
 
     def _count_trials_to_start(self) -> int | None:
-        """Return the number of trials that are still to start; None if unknown, 0 once fresh seeds are trained.
+        """Return the number of trials that are still to start; None if unknown.
 
-        How many fresh seeds follow is not known.
+        It is 0 while only fresh seeds are trained, because it is not known how many of these follow.
         """
         if self._confirming_since is not None:
             return 0
         return self.waiting()
 
     def _find_limits(self) -> BudgetLimits:
-        """Return the budgets that may end the session: none while it trains fresh seeds, which do not count."""
+        """Return the budgets that may end the session: none while only fresh seeds are trained, which do not count."""
         if self._confirming_since is not None:
             return BudgetLimits()
         return self.outline.limits
@@ -670,7 +670,9 @@ class Standing:
         waiting = self._count_trials_to_start()
         limits = self._find_limits()
         bounds = []
-        if limits.money is not None:  # with what fresh seeds have cost in earlier sessions
+        if (
+            limits.money is not None
+        ):  # the budget, and what fresh seeds have cost in earlier sessions
             bounds.append(limits.money + self.cost - self.spent.cost)
         if waiting is not None:
             prospect = self._prospect()
@@ -731,7 +733,7 @@ class Standing:
     def _list_going(self) -> list[tuple[int, Open]]:
         """Return the open trials by number, without paused ones, which count as lost at the epoch of their pause.
 
-        While fresh seeds are trained, open trials of the search do not go on.
+        While only fresh seeds are trained, trials of the search that are open but not running are left out, too.
         """
         going = []
         for number, trial in self.open.items():
@@ -945,8 +947,8 @@ class Standing:
     def _make_sort_key(self, best: Best) -> tuple[int, float]:
         """Return the sort key of a configuration, higher is better: first the number of trials, then the score.
 
-        Trials beyond the number of repeats do not count: those of an earlier number of repeats, and those of the
-        baseline where the search tries the same configuration.
+        Trials beyond the number of repeats do not count. There may be some if the number was larger before, or if the
+        search also tries the configuration of the baseline.
         """
         # more trials than the others have are no merit
         count = min(len(best.trials), self.outline.repeats)

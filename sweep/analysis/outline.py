@@ -61,8 +61,10 @@ class Outline:
     repeats: int = 1
     # of a trial whose parameters do not set it; hundredths of its minutes with these alone
     epochs: int = 1
-    longest: int | None = None  # the length of the longest trial of the search; None: `epochs`
-    drawn_lengths: tuple[int, ...] = ()  # of random trials of the search; empty: `epochs`
+    max_length: int | None = (
+        None  # of a trial of the search; None: the largest of the lengths below
+    )
+    drawn_lengths: tuple[int, ...] = ()  # of random trials of the search; empty: all have `epochs`
     minutes: float | None = None  # of training, after which a trial is complete
     counts_epochs: bool = True  # whether a trial ends after a number of epochs
     decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
@@ -74,10 +76,10 @@ class Outline:
     @classmethod
     def of(cls, spec: Spec) -> Outline:
         """Return the outline of a sweep file."""
-        from sweep.spec.work import draw_lengths, find_longest_length
+        from sweep.spec.work import draw_lengths, find_max_length
 
         first = spec.objectives[0]
-        longest = find_longest_length(spec)
+        max_length = find_max_length(spec)
         return cls(
             name=spec.name,
             metric=first.name,
@@ -87,11 +89,11 @@ class Outline:
             total=spec.all_trials,
             repeats=spec.trials_each,
             epochs=spec.length,
-            longest=longest,
+            max_length=max_length,
             drawn_lengths=tuple(draw_lengths(spec)),
             minutes=spec.minutes,
             counts_epochs=spec.counts_epochs,
-            decisions=early_terminate.compute_decision_epochs(spec.early_terminate, longest),
+            decisions=early_terminate.compute_decision_epochs(spec.early_terminate, max_length),
             rule=spec.early_terminate,
             limits=BudgetLimits.of(spec),
             spec=spec,
@@ -101,11 +103,6 @@ class Outline:
     def objective(self) -> Objective:
         """The first objective, without its constraints."""
         return objective(self.metric, self.goal)
-
-    @property
-    def longest_length(self) -> int:
-        """The length of the longest trial of the search, in epochs or in hundredths of its minutes."""
-        return self.epochs if self.longest is None else self.longest
 
     @property
     def expected_length(self) -> float:

@@ -103,7 +103,7 @@ class PresentSpec:
             return self.spec.trials
         found = self.spec.size + len(self._beyond)
         # the added ones count for limits such as `run_cap`, too
-        return min([found, *self.spec.caps])
+        return min([found, *self.spec.caps.values()])
 
     @property
     def all_trials(self) -> int | None:

@@ -564,11 +564,7 @@ def _summarize(
         values = tuple(average_by_seed(counted, metric, folds).values())
         if values:
             std = compute_deviation(values) if len(values) > 1 else None
-            if folds:
-                shared = compute_fold_correction(folds)
-            else:
-                shared = 0.0
-            interval = compute_mean_interval(values, shared=shared)
+            interval = compute_mean_interval(values, compute_fold_correction(folds))
             scores.append(Score(metric, goal, values, compute_mean(values), std, interval))
     epochs = max(trial.epochs for trial in counted)
     if len(scores) == len(objectives):  # a row has scores of all objectives or of none

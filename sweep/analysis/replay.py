@@ -169,8 +169,8 @@ def _use_place(event: EpochReported, place: int) -> EpochReported:
     return structs.replace(event, trial=place)
 
 
-def _let_start(scheduler: Scheduler, curve: Curve) -> None:
-    """Let a scheduler observe that the trial of a curve starts, by which it knows the trial's length."""
+def _observe_start(scheduler: Scheduler, curve: Curve) -> None:
+    """Let a scheduler observe the start of a curve's trial, which shows the length of the trial."""
     scheduler.observe(
         TrialStarted(
             trial=curve.place,
@@ -277,7 +277,7 @@ class _LiveReplay:
         if event.epoch > len(curve.reports):  # after a gap that a repair of the log has left
             return
         if curve.place not in self._reached:
-            _let_start(self._scheduler, curve)
+            _observe_start(self._scheduler, curve)
         self._reached[curve.place] = event.epoch
         if curve.place in self._paused.by_place:
             return
@@ -408,7 +408,7 @@ class _Simulation:
             curve, epoch = chosen
             if curve.place not in self._epochs:
                 self._epochs[curve.place] = 0
-                _let_start(self._scheduler, curve)
+                _observe_start(self._scheduler, curve)
             self._started += 1
             if self._schedule(self._started, curve, epoch + 1):
                 return True

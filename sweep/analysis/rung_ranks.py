@@ -41,9 +41,8 @@ class RungRanks:
     low: float | None = None
     high: float | None = None
     share: float | None = None  # of a trial's budget, at which the rung is in a sweep with minutes
-    counts_epochs: bool = (
-        True  # whether trials end after a number of epochs; if not, only minutes are the budget
-    )
+    # whether trials end after a number of epochs; False if only minutes limit them
+    counts_epochs: bool = True
 
     @property
     def is_poor(self) -> bool:
@@ -58,9 +57,9 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
     rule with many rungs, only `MOST_RUNGS` are measured. The result is empty if the sweep has no rungs, or no trial
     that trained to its end.
     """
-    rungs = _thin_epochs(read_decision_epochs(sweep.info, _find_largest_epochs(sweep)))
+    rungs = _thin_epochs(read_decision_epochs(sweep.info, _find_max_search_epochs(sweep)))
     length = _read_timed_length(sweep.info)
-    by_epochs = length is None or isinstance(sweep.info.epochs, int)
+    counts_epochs = length is None or isinstance(sweep.info.epochs, int)
     ended = []
     for one in sweep.trials:
         if one.status in (Status.COMPLETED, Status.INFEASIBLE) and one.epochs:
@@ -90,7 +89,9 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
             else:
                 value, low, high = agreement.value, agreement.low, agreement.high
             found.append(
-                RungRanks(metric, epoch, count, value, low, high, share, counts_epochs=by_epochs)
+                RungRanks(
+                    metric, epoch, count, value, low, high, share, counts_epochs=counts_epochs
+                )
             )
     return tuple(found)
 
@@ -106,18 +107,18 @@ def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
     return measure_rungs(make_sweep(folder, read), read)
 
 
-def read_decision_epochs(info: SweepInfo, longest: int | None = None) -> tuple[int, ...]:
+def read_decision_epochs(info: SweepInfo, max_epochs: int | None = None) -> tuple[int, ...]:
     """Return the epochs at which a sweep's stopping rule decides, ascending.
 
-    ``longest`` is the number of epochs of the longest trial of the search; None if it is that of the sweep file. In a
-    sweep with ``minutes`` but no number of epochs, they are in hundredths of a trial's minutes. The result is empty if
-    the sweep has no rule, a user's own rule, or neither ``minutes`` nor a number of epochs, or if another release wrote
-    a rule that is not valid here.
+    ``max_epochs`` is the largest number of epochs of a trial of the search; None for the number in the sweep file. In a
+    sweep with ``minutes`` but no number of epochs, the result is in hundredths of a trial's minutes. It is empty if the
+    sweep has no rule, a user's own rule, or neither ``minutes`` nor a number of epochs, or if another release wrote a
+    rule that is not valid here.
     """
     stored = info.spec.get("early_terminate")
     length = _read_timed_length(info)
     if length is None:
-        length = longest
+        length = max_epochs
         if length is None and isinstance(info.epochs, int):
             length = info.epochs
     if not isinstance(stored, Mapping) or length is None:
@@ -135,22 +136,22 @@ def read_decision_epochs(info: SweepInfo, longest: int | None = None) -> tuple[i
         return ()
 
 
-def _find_largest_epochs(sweep: Sweep) -> int | None:
-    """Return the epochs of the longest trial of a search, by its trials and its parameter ``epochs``; None if unknown.
+def _find_max_search_epochs(sweep: Sweep) -> int | None:
+    """Return the largest number of epochs of the trials of a search and of its parameter ``epochs``; None if unknown.
 
-    Those of the baseline and of fresh seeds do not count: no rule decides about these.
+    The baseline and fresh seeds do not count, because no rule decides about them.
     """
-    found: list[object] = []
+    counts: list[object] = []
     declared = sweep.info.parameters.get("epochs")
     if isinstance(declared, Mapping):
-        found += [declared.get("value"), declared.get("max")]
+        counts += [declared.get("value"), declared.get("max")]
         values = declared.get("values")
         if isinstance(values, list):
-            found += values
+            counts += values
     for one in sweep.trials:
         if one.role is Role.SEARCH:
-            found.append(one.params.get("epochs", sweep.info.epochs))
-    return max((epochs for epochs in found if isinstance(epochs, int)), default=None)
+            counts.append(one.params.get("epochs", sweep.info.epochs))
+    return max((count for count in counts if isinstance(count, int)), default=None)
 
 
 def _read_timed_length(info: SweepInfo) -> int | None:

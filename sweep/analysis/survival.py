@@ -88,7 +88,7 @@ class Survival:
 
         Arguments:
             going: epochs done and epochs to train of each open trial, as pairs.
-            epochs: epochs to train of each new trial, perhaps a mean.
+            epochs: epochs to train of each new trial; a mean if new trials differ in length.
         """
         whole = sum(self.share(done, of) for done, of in going)
         return Prospect(
@@ -162,7 +162,7 @@ def simulate_reports(
     Before each epoch is yielded, the scheduler has observed the earlier ones; the end is observed when the result is
     used up. The trial's loss is ``loss + gain / epoch``, so its distance to other trials is constant. Each epoch takes
     ``epoch_s`` seconds. ``epochs``, not empty, are those that it reports, ascending; at the last one, it is complete.
-    ``of`` is the length that the scheduler takes it to have; None: that of the longest trials.
+    ``of`` is the length of the trial, as the scheduler observes it; None if no trial is longer.
     """
     params: Params = {}
     if of is not None:
@@ -198,17 +198,21 @@ class Foresight:
         rule: EarlyTermination,
         objective: Objective,
         lengths: Sequence[int],
-        longest: int | None = None,
+        max_length: int | None = None,
     ) -> None:
-        """Initialize for trials of which those that have not begun have ``lengths``, at least one, in turn.
+        """Initialize without any trials.
 
-        ``longest`` is the largest number of epochs that a trial may train; None: the largest of ``lengths``.
+        Arguments:
+            rule: the rule that stops trials.
+            objective: what the rule compares trials by.
+            lengths: epochs of the simulated new trials, which take them in turn; at least one.
+            max_length: the largest number of epochs that a trial may train; None: the largest of ``lengths``.
         """
         self._rule = rule
         self._objective = objective
         self._lengths = [max(length, 1) for length in lengths]
-        self._longest = max(self._lengths) if longest is None else longest
-        self._decisions = compute_decision_epochs(rule, self._longest)
+        self._max_length = max(self._lengths) if max_length is None else max_length
+        self._decisions = compute_decision_epochs(rule, self._max_length)
         self._losses: dict[int, float] = {}  # of trials at the rule's first decision epoch
         # of ended trials: epochs trained and epochs to train
         self._gone: dict[int, tuple[int, int]] = {}
@@ -258,14 +262,14 @@ class Foresight:
         for trial, (done, of) in going.items():
             end = self._ends.get(trial)
             if end is None:  # it began after the rehearsal
-                end = self._predict_new_end(of)
+                end = self._predict_end(of)
             left.append(max(end - done, 0.0))
         return replace(self._prospect, left=left)
 
-    def _predict_new_end(self, of: int) -> float:
+    def _predict_end(self, of: int) -> float:
         """Return the epoch that a new trial of ``of`` epochs is expected to reach, by the last rehearsal.
 
-        It is the mean of the simulated trials of the same length or, if there were none, ``of``.
+        It is the mean over the simulated new trials of the same length or, if there were none, ``of``.
         """
         trained = self._trained.get(of)
         return fmean(trained) if trained else of
@@ -297,7 +301,7 @@ class Foresight:
         whole = coming_whole = 0
         self._trained = {}
         for _ in range(rehearsals):
-            scheduler = build_scheduler(self._rule, self._objective, self._longest)
+            scheduler = build_scheduler(self._rule, self._objective, self._max_length)
             losses = self._draw_losses(seen, numbers)
             # worst first, so that the rule stops none
             for trial in sorted(seen, key=lambda trial: -losses[trial]):
@@ -328,7 +332,7 @@ class Foresight:
         """Train a simulated trial under a rule; return the last epoch in ``epochs`` that it reports, 0 if it is empty.
 
         The rule, ``scheduler``, may stop it earlier. The trial only reports epochs at which the rule decides, and the
-        last one. ``of`` is its length, to which it may train later.
+        last one. ``of`` is the trial's length, which may be beyond ``epochs``.
         """
         if not epochs:
             return 0

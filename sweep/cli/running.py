@@ -185,7 +185,7 @@ def resume(
     """
     # the address of a dashboard, not of Ray itself
     if how.address is not None and how.address.startswith(("http://", "https://")):
-        _refuse_untaken_options(how)
+        _refuse_session_options(how)
         submitting.resume_submitted_sweep(
             sweep,
             how.address,
@@ -211,10 +211,10 @@ def resume(
         go_on(reopened, how, startup, as_json=as_json)
 
 
-def _refuse_untaken_options(how: Options) -> None:
-    """Raise `InputError` for each option of a session that the job of a submitted sweep does not take."""
+def _refuse_session_options(how: Options) -> None:
+    """Raise an `InputError` that names the given options that are not passed to the job of a submitted sweep."""
     results_source = click.get_current_context().get_parameter_source("results")
-    # --detach holds without being passed on: a job runs in the background
+    # --detach is not refused, because a job always runs in the background
     given = {
         "--results": results_source is not ParameterSource.DEFAULT,
         "--inline": how.inline,
@@ -226,7 +226,7 @@ def _refuse_untaken_options(how: Options) -> None:
     refuse(
         Problem(
             option,
-            "is given with the address of a dashboard, to whose job it is not passed",
+            "is not passed to the job of a submitted sweep",
             "leave it out",
         )
         for option, is_given in given.items()

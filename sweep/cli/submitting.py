@@ -266,7 +266,7 @@ class Sending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """The options of `submit` that hold for a resumed job: what is sent, and how its driver is started."""
+    """The options of `submit` that are kept with a job, so that they also hold when the sweep is resumed."""
 
     include: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()  # packages that all nodes install
@@ -274,14 +274,14 @@ class JobOptions:
     max_concurrent: int | None = None
 
     def encode(self) -> str:
-        """Return the options as text, which is kept with the job."""
+        """Return the options as text for the metadata of a job."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def decode(cls, text: str | None) -> JobOptions:
-        """Return the options that `encode` has written as ``text``, which is None for a job of an earlier release.
+        """Return the options that `encode` has written as ``text``; None for a job of a release without `JobOptions`.
 
-        Options that are not in it have their defaults.
+        Options that are not in the text have their defaults.
         """
         found = json.loads(text or "{}")
         return cls(
@@ -452,13 +452,15 @@ def submit(
         "file": command[1],
     }
     package = asked.collect(sending.include)
-    kept = JobOptions(
+    job_options = JobOptions(
         include=sending.include,
         requirements=_read_requirements(sending.requirements),
         retries=sending.retries,
         max_concurrent=max_concurrent,
     )
-    _submit_job(Jobs(address), command, package, about, kept, waits=sending.wait, as_json=as_json)
+    _submit_job(
+        Jobs(address), command, package, about, job_options, waits=sending.wait, as_json=as_json
+    )
 
 
 @click.command()
@@ -545,32 +547,32 @@ def resume_submitted_sweep(
     ``address`` is that of the cluster's dashboard. Prints what was sent, and the job. Raises `InputError` if no such
     sweep was submitted, its job is still running, the files cannot be sent, or the cluster does not answer.
 
-    The options of the sweep's latest job hold for the new one too; ``max_concurrent`` replaces its own unless it is
-    None.
+    The options of the sweep's latest job also hold for the new one; ``max_concurrent``, if it is not None, replaces
+    that of the latest job.
     """
     jobs, job = _find_job(sweep, address)
-    kept = JobOptions.decode(jobs.get_metadata(job.id).get(OPTIONS))
+    job_options = JobOptions.decode(jobs.get_metadata(job.id).get(OPTIONS))
     if max_concurrent is not None:
-        kept = dataclasses.replace(kept, max_concurrent=max_concurrent)
+        job_options = dataclasses.replace(job_options, max_concurrent=max_concurrent)
     command = [
         "resume",
         job.sweep,
         "--here",
         "--results",
         job.results,
-        *_format_options(changes, kept.max_concurrent),
+        *_format_options(changes, job_options.max_concurrent),
     ]
     if retry_failed:
         command.append("--retry-failed")
     # The user who has submitted the sweep, and not the one who resumes it: its address stays the same.
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
     root = Path.cwd()
-    for name in kept.include:
+    for name in job_options.include:
         if not (root / name).exists():
             hint = "type the command in the project's folder, or submit the sweep file again"
             raise InputError.one(name, f"was sent with --include, and is not in {root}", hint)
-    package = CodePackage.collect(root, kept.include)
-    _submit_job(jobs, command, package, about, kept, waits=False, as_json=as_json)
+    package = CodePackage.collect(root, job_options.include)
+    _submit_job(jobs, command, package, about, job_options, waits=False, as_json=as_json)
 
 
 def stop_submitted_sweep(sweep: str, address: str) -> str:
@@ -656,7 +658,7 @@ def _submit_job(
     command: Sequence[str],
     package: CodePackage,
     about: dict[str, str],
-    kept: JobOptions,
+    job_options: JobOptions,
     *,
     waits: bool,
     as_json: bool,
@@ -664,8 +666,8 @@ def _submit_job(
     """Pack the files of ``package``, submit a job that runs ``command`` to the cluster, and print what was submitted.
 
     ``command`` has the arguments of ``python -m sweep``; ``about`` is kept with the job. The command is started again
-    up to ``kept.retries`` times if it is killed. With ``waits``, follow the job to its end, and end this process with
-    the exit code of its state.
+    up to ``job_options.retries`` times if it is killed. With ``waits``, follow the job to its end, and end this process
+    with the exit code of its state.
     """
     if not as_json:
         click.echo(
@@ -674,7 +676,7 @@ def _submit_job(
         if package.left_out:
             click.echo(f"not sent {printable(', '.join(package.left_out))}")
     entrypoint = DRIVER.format(
-        command=shlex.join(["python", "-m", "sweep", *command]), retries=kept.retries
+        command=shlex.join(["python", "-m", "sweep", *command]), retries=job_options.retries
     )
     with TemporaryDirectory() as folder:
         archive = Path(folder) / "package.zip"
@@ -682,8 +684,8 @@ def _submit_job(
         job = jobs.submit(
             entrypoint,
             archive,
-            {**about, OPTIONS: kept.encode()},
-            kept.requirements,
+            {**about, OPTIONS: job_options.encode()},
+            job_options.requirements,
             {"PYTHONUNBUFFERED": "1"},
         )
     results = f"{about['results']}/{about['sweep']}"

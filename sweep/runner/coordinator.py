@@ -70,7 +70,7 @@ from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.searchers import Queueing, Searcher, SpaceChanging
 from sweep.spec import Spec, changes
-from sweep.spec.work import find_longest_length
+from sweep.spec.work import find_max_length
 from sweep.store import log as store_log
 from sweep.store.ledger import (
     Change,
@@ -340,8 +340,8 @@ class Coordinator:
 
         Return None if the trial's whole result was taken from an earlier sweep, if it has ended or pauses, or if the
         sweep stops. An earlier result is used only if a worker of this session has loaded the same data. Until then,
-        the order names the fingerprints of the data of all results on other data, and the worker reports whether its
-        own are among them (`SameData`).
+        the order has the fingerprints of the data of all earlier results, and the worker reports whether that of its
+        own data is among them (`SameData`).
         """
         if not self._ensure_parent_checkpoint(trial):
             return None
@@ -548,7 +548,7 @@ class Coordinator:
         self._scheduler = build_scheduler(
             after.early_terminate,
             after.objectives[0],
-            find_longest_length(after),
+            find_max_length(after),
             default_epochs=after.length,
         )
         for event in self._iterate_search():
@@ -819,7 +819,7 @@ class Coordinator:
         trial must be trained on from there, it is queued for a worker that begins with the checkpoint.
         """
         answer = self._find_earlier_result(open_trial, {data})
-        if answer is None:  # those on these data cannot be used, or have been deleted since
+        if answer is None:  # the results on these data cannot be used, or have been deleted since
             return
         if self._use_earlier_result(open_trial, answer) and self._has_worker(
             open_trial.started.trial
@@ -853,7 +853,7 @@ class Coordinator:
         self._timeouts.end(trial)
         self._upcoming.forget_lost_worker(trial)
         has_outgrown = open_trial.stage is Stage.OUTGROWN
-        # it has no worker any more, even if the log cannot be written below
+        # before the log is written, which may fail: the trial has no worker any more
         open_trial.stage = Stage.WAITING
         if open_trial.stop_requested:
             self._emit([open_trial.make_requested_end()])
@@ -1010,23 +1010,23 @@ class Coordinator:
         self._timeouts.end(number)
 
     def _find_earlier_result(self, trial: OpenTrial, known_data: Collection[str]) -> Answer | None:
-        """Return a result of an earlier sweep that answers or continues a trial; None if there is none.
+        """Return an earlier sweep's result that answers a trial or from which it continues; None if there is none.
 
-        It is on data with a fingerprint in ``known_data``.
+        The fingerprint of the result's data is in ``known_data``.
         """
         if not self._hooks.memo:
             return None
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch, known_data)
 
     def _list_unloaded_data(self, trial: OpenTrial) -> tuple[str, ...]:
-        """Return the fingerprints of the data that no worker has loaded yet, and on which a trial has earlier results.
+        """Return the fingerprints of the data of a trial's earlier results that no worker has loaded yet.
 
-        Whether these can be used is only found out once a worker has loaded such data.
+        Whether these results can be used is decided once a worker has loaded such data.
         """
         if not self._hooks.memo:
             return ()
-        found = self._hooks.memo.list_data(trial.started, trial.epochs, trial.state.epoch)
-        return tuple(data for data in found if data not in self._known_data)
+        fingerprints = self._hooks.memo.list_data(trial.started, trial.epochs, trial.state.epoch)
+        return tuple(data for data in fingerprints if data not in self._known_data)
 
     def _use_earlier_result(self, trial: OpenTrial, answer: Answer) -> bool:
         """Copy an earlier result's checkpoint to a trial and log its epochs, up to where the trial stops or pauses.

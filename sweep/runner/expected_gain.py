@@ -37,7 +37,12 @@ from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.spec.blocks import StopWhen
 from sweep.statistics.intervals import compute_fold_correction
-from sweep.statistics.power import LEAST, compute_detectable_difference, compute_spread
+from sweep.statistics.power import (
+    LEAST,
+    compute_detectable_difference,
+    compute_error_of_difference,
+    compute_spread,
+)
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, renumber_for_search
@@ -61,7 +66,7 @@ class GainSetting:
     seed: int
     stop_when: StopWhen
     seeds: int = 1  # with which configurations are compared in the end
-    # the correction if these are scores of folds, as in `compute_mean_interval`
+    # the correction for folds that they have in common, see `compute_fold_correction`
     shared: float = 0.0
 
     @classmethod
@@ -75,7 +80,7 @@ class GainSetting:
             return None
         if spec.confirm is not None:  # finalists are compared by their fresh seeds alone
             return cls(spec.space, spec.objectives[0], spec.seed, wanted, spec.confirm.seeds)
-        shared = compute_fold_correction(spec.folds) if spec.folds else 0.0
+        shared = compute_fold_correction(spec.folds)
         return cls(spec.space, spec.objectives[0], spec.seed, wanted, spec.trials_each, shared)
 
 
@@ -192,7 +197,8 @@ class GainRule:
         """Update the model with an event of the search; when enough configurations have ended, decide again.
 
         Sets ``reason`` once the expected gain is too low, which is final. With ``asks`` set to False, nothing is
-        decided. Events have the trial numbers of the search and the epochs of the log, even if minutes limit trials.
+        decided. Trials are numbered within the search; epochs are counted as in the log, even if trials are limited by
+        minutes.
         """
         if isinstance(event, TrialStarted):
             self._started.add(self._numbering.find(event.trial).configuration)
@@ -359,7 +365,7 @@ class _Records:
         if seeds >= LEAST:
             difference = compute_detectable_difference(spread, seeds, 2, shared)
             return difference, f"what {seeds} seeds can tell"
-        standard_error = spread * math.sqrt(2 * (1 / seeds + shared))
+        standard_error = compute_error_of_difference(spread, seeds, shared)
         return standard_error, f"the standard error with {counted(seeds, 'seed')}"
 
     def _bound_by_examples(self) -> Sequence[tuple[float, str]]:

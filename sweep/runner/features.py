@@ -200,11 +200,11 @@ class EarlierResults(Protocol):
         """Return the result of an equal trial, or of a shorter one with a checkpoint; None if there is none.
 
         The trial ``started`` is to train ``epochs`` epochs and already has ``done``; a shorter result must have more.
-        The fingerprint of its data is in ``known_data``.
+        The fingerprint of the result's data is in ``known_data``.
         """
 
     def list_data(self, started: TrialStarted, epochs: int, done: int = 0) -> tuple[str, ...]:
-        """Return the fingerprints of all data that make `recall` look at a result if they are known."""
+        """Return the fingerprints of the data of all earlier results that `recall` may return."""
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:
         """Copy the checkpoints of a result to a trial of this sweep; return the path of the last one.
@@ -340,7 +340,7 @@ class GainRule(Protocol):
         """Why the search starts no more configurations; None while it does."""
 
     def observe(self, event: Event) -> None:
-        """Observe an event of the search; its epochs are those of the log, even if minutes limit the trials."""
+        """Observe an event of the search; epochs are counted as in the log, even if trials are limited by minutes."""
 
 
 def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:

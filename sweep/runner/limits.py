@@ -150,7 +150,7 @@ class Limits:
             case SessionChange() if self._is_confirming:
                 return  # the session ends; the time since the last epoch of the search does not count
             case Reported(_, report):
-                # the search goes on, so that was only a trial of an interrupted confirmation
+                # the search goes on: only a trial of an interrupted confirmation was trained before
                 self._is_confirming = False
                 self._count_epoch(report)
             case Ended(trial, end):

@@ -43,7 +43,7 @@ class _TrialLocation:
     # byte offset of each epoch in the log
     epochs: array[int] = field(default_factory=lambda: array("q"))
     end: int = 0
-    ended: float = 0.0  # time of its end
+    end_time: float = 0.0  # in seconds since 1970
     data: str | None = None  # fingerprint of its data; None if it is unknown
 
     def read_end(self) -> TrialEnded:
@@ -192,11 +192,12 @@ class Memo:
     def recall(
         self, started: TrialStarted, epochs: int, done: int = 0, known_data: Collection[str] = ()
     ) -> Answer | None:
-        """Return the result on known data of an equal trial, or of a shorter one to continue; None if there is none.
+        """Return a result to reuse for a trial; None if there is none.
 
-        Of several, it is the longest, and of equally long ones the latest. If there is none, but results exist that
-        cannot be used, the user is told why, once for each reason. As long as no data are known, this waits if
-        `list_data` names some, since a result on these may be used.
+        It is that of an equal trial or, without one, that of the longest shorter trial that can be continued; of
+        equally long trials, the latest. Only results on known data are returned. If there is none, but results exist
+        that cannot be used, the user is told why, once for each reason. If no data are known yet and `list_data` is not
+        empty, the user is not told, because these results may still be used.
 
         Arguments:
             started: the start of the trial.
@@ -207,7 +208,7 @@ class Memo:
         doubts: list[tuple[_TrialLocation, str]] = []
         # reasons not to continue, of the longest shorter trial first
         hindrances: list[tuple[_TrialLocation, str]] = []
-        has_other_data = False
+        has_other_data = False  # whether there are results on data that are not known
         for entry in self._list_entries(started, epochs, done):
             if entry.data is not None and entry.data not in known_data:
                 has_other_data = True
@@ -226,48 +227,53 @@ class Memo:
                     entry.sweep, str(error), f"no more results of {entry.sweep} are reused: {error}"
                 )
         if known_data or not has_other_data:
-            self._explain_absence(doubts, hindrances[:1], epochs)
+            self._explain_missing_result(doubts, hindrances[:1], epochs)
         return None
 
     def list_data(self, started: TrialStarted, epochs: int, done: int = 0) -> tuple[str, ...]:
-        """Return the fingerprints of the data on which there are results for a trial, those `recall` prefers first.
+        """Return the fingerprints of the data of all earlier results that `recall` may return.
 
-        The arguments are those of `recall`, which may find that these results cannot be used.
+        The data of the results that `recall` prefers come first. The arguments are those of `recall`.
         """
-        found = []
+        # a dict keeps the order
+        fingerprints: dict[str, None] = {}
         for entry in self._list_entries(started, epochs, done):
-            if entry.data is not None and entry.data not in found:
-                found.append(entry.data)
-        return tuple(found)
+            if entry.data is not None:
+                fingerprints[entry.data] = None
+        return tuple(fingerprints)
 
     def _list_entries(self, started: TrialStarted, epochs: int, done: int) -> list[_TrialLocation]:
-        """Return the trials that answer a trial, those that it continues, and those that only explain why it does not.
+        """Return the earlier trials whose results `recall` considers for a trial, in the order of preference.
 
-        First are those of the same length, then shorter ones, the longest first, then longer ones, which only explain.
-        Of equally long ones, the latest is the first. The arguments are those of `recall`.
+        First are trials of the same length, whose results may be reused, then shorter ones, which may be continued, the
+        longest first. Longer ones follow, which only explain why nothing is reused. Of equally long trials, the latest
+        is first. The arguments are those of `recall`.
         """
-        found = []
+        entries = []
         for entry in self._entries.get(_make_memo_key(started, self._folds), []):
             # a trial that has begun gains only by a shorter result with more epochs than it has
             if entry.length == epochs or not done or done < entry.length < epochs:
-                found.append(entry)
+                entries.append(entry)
         return sorted(
-            found,
+            entries,
             key=lambda entry: (
                 entry.length != epochs,
                 entry.length > epochs,
                 -entry.length,
-                -entry.ended,
+                -entry.end_time,
             ),
         )
 
-    def _explain_absence(
+    def _explain_missing_result(
         self,
         doubts: Iterable[tuple[_TrialLocation, str]],
         hindrances: Iterable[tuple[_TrialLocation, str]],
         epochs: int,
     ) -> None:
-        """Tell the user why trials are not reused (``doubts``) or not continued to ``epochs`` (``hindrances``)."""
+        """Tell the user why earlier trials are not reused, ``doubts``, or not continued, ``hindrances``.
+
+        ``epochs`` is the number of epochs of the new trial.
+        """
         for entry, doubt in doubts:
             self._notify_once(
                 entry.sweep, doubt, f"trials of {entry.sweep} are not reused: {doubt}"
@@ -427,7 +433,7 @@ class Memo:
                         and (comparable or not judged)
                     ):
                         entry.end = begun
-                        entry.ended = last.time
+                        entry.end_time = last.time
                         entry.data = last.facts.data
                         entry.length = trial_epochs(trial.params, info.epochs)
                         self._entries.setdefault(

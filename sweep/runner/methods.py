@@ -34,7 +34,7 @@ from sweep.space.initial_points import complete_starts, complete_starts_on_grid
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.spec.search_methods import METHODS, STANDALONE
-from sweep.spec.work import find_longest_length
+from sweep.spec.work import find_max_length
 from sweep.store import ledger
 from sweep.store import log as store_log
 from sweep.store.features import is_url
@@ -557,7 +557,7 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
             rule.target, folders, "early_terminate", ("decision_epochs", "observe"), contract
         )
         own = _wrap_factory("early_terminate", rule.target, found)
-    return build_scheduler(rule, spec.objectives[0], find_longest_length(spec), own, spec.length)
+    return build_scheduler(rule, spec.objectives[0], find_max_length(spec), own, spec.length)
 
 
 def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:

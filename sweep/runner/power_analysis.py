@@ -95,7 +95,7 @@ def detectable(
     # The difference that seeds show
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and compared > 1:
-        by_seeds = _compute_difference(spec, known.spread, seeds, compared)
+        by_seeds = _compute_detectable(spec, known.spread, seeds, compared)
     # The difference that the validation examples show and, if it is larger, how many of them the seeds call for
     examples = None
     examples_needed = None
@@ -169,16 +169,17 @@ def _read_noise(folder: ResultsFolder, spec: Spec) -> Known | None:
     )
 
 
-def _compute_difference(spec: Spec, spread: float, seeds: int, compared: int) -> float:
-    """Return the difference of two means that a sweep shows in about half of all cases.
+def _compute_detectable(spec: Spec, spread: float, seeds: int, compared: int) -> float:
+    """Return the difference of two means that a sweep detects in about half of all cases.
 
-    It is that of the race with ``confirm``, or else that of the verdict, in which folds share examples. ``compared`` is
-    the number of configurations.
+    With ``confirm``, it is detected by the race between the finalists, otherwise by the verdict, which corrects for
+    folds. ``compared`` is the number of configurations that are compared.
     """
     if spec.confirm is not None:
         return _compute_race_difference(spread, seeds, compared)
-    shared = compute_fold_correction(spec.folds) if spec.folds else 0.0
-    return compute_detectable_difference(spread, seeds, compared, shared)
+    return compute_detectable_difference(
+        spread, seeds, compared, compute_fold_correction(spec.folds)
+    )
 
 
 def _compute_race_difference(spread: float, seeds: int, finalists: int) -> float:

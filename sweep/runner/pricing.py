@@ -195,23 +195,23 @@ def list_offers(
     As many trials run at once as its GPUs allow, at least one. A machine whose ``epoch_s`` is None takes the seconds of
     an epoch from ``timing``; without that, its hours and cost are None, unless trials end by `minutes`. They are also
     None if ``trials`` is None and no budget limits them. All machines take the other times from ``timing``, or 0
-    without it. ``per_trial`` is in the units of `Spec.length`. A budget of money is spent at the machine's price.
+    without it. ``per_trial`` is in the units of `Spec.length`. `budget.money` is spent at the machine's price.
     """
     found = []
     for machine in machines:
         at_once = max(count_gpu_parts(machine.gpus, spec.resources.trial_gpus or 1.0), 1)
-        there = timing
+        machine_timing = timing
         if machine.epoch_s is not None:
             if timing is None:
                 beside = (0.0, 0.0)
             else:
                 beside = (timing.trial_s, timing.start_s)
-            there = Timing(machine.epoch_s, *beside, "given")
-        price_there = price if spec.minutes is None else price_units
-        # instead of the file's price, which is that of another machine
+            machine_timing = Timing(machine.epoch_s, *beside, "given")
+        estimate = price if spec.minutes is None else price_units
+        # the price in the file is that of another machine
         resources = spec.resources.model_copy(update={"price_per_gpu_hour": machine.price})
-        spec_there = replace(spec, resources=resources)
-        hours = price_there(spec_there, trials, per_trial, there, at_once).hours
+        machine_spec = replace(spec, resources=resources)
+        hours = estimate(machine_spec, trials, per_trial, machine_timing, at_once).hours
         cost = None if hours is None else hours * machine.gpus * machine.price
         found.append(Offer(machine, at_once, hours, cost))
     return found

@@ -233,7 +233,7 @@ class Rehearsal:
 
     def _start(self, number: int) -> bool:
         """Start trial ``number``, the next one; return False if the searcher has no configuration for it."""
-        # without a searcher, made-up trials depend on nothing, and all are as long as the longest
+        # without a searcher, the results of made-up trials do not depend on parameters; all have the maximum length
         params: Params = {"epochs": self._setting.epochs}
         if self._searcher is not None:
             suggested = self._searcher.suggest(number)

@@ -154,7 +154,7 @@ def find_checkpoint(
         what = f"the checkpoint of epoch {number} is damaged ({error})"
         raise InputError.one(f"{folder.name}, trial {trial}", what, hint) from error
     # the log decides; a checkpoint also knows epochs that the log does not, as after a repair
-    told = {report.epoch: report for report in manifest.reports} | reports
+    all_reports = {report.epoch: report for report in manifest.reports} | reports
     sweep = reopen(folder.path.parent, str(folder.path))
     return KeptCheckpoint(
         sweep=sweep,
@@ -164,8 +164,8 @@ def find_checkpoint(
         checkpoint=kept[number],
         epoch=number,
         accumulate=manifest.accumulate,
-        metrics=told[number].metrics if number in told else {},
-        note=_describe_better_epoch(number, told, sweep.spec) if epoch == "best" else "",
+        metrics=all_reports[number].metrics if number in all_reports else {},
+        note=_describe_better_epoch(number, all_reports, sweep.spec) if epoch == "best" else "",
     )
 
 
@@ -258,19 +258,19 @@ def _choose_epoch(epoch: Which, kept: Mapping[int, Path]) -> int | None:
     return epoch if epoch in kept else None
 
 
-def _describe_better_epoch(epoch: int, told: Mapping[int, EpochReported], spec: Spec) -> str:
+def _describe_better_epoch(epoch: int, reports: Mapping[int, EpochReported], spec: Spec) -> str:
     """Return a note that names the best epoch of a trial, if it is better than ``epoch``; otherwise "".
 
-    ``told`` maps epochs to the trial's reports. Without a report of ``epoch``, the note is "" as well.
+    ``reports`` maps epochs to the trial's reports; the note is also "" if it lacks ``epoch``.
     """
     first = spec.objectives[0]
-    losses = {number: first.ranking_loss(report.metrics) for number, report in told.items()}
+    losses = {number: first.ranking_loss(report.metrics) for number, report in reports.items()}
     best = min(losses, key=lambda number: (losses[number], number), default=epoch)
     if epoch not in losses or losses[epoch] <= losses[best]:
         return ""
     scores = []
     for number in (best, epoch):
-        score = told[number].metrics.get(first.name)
+        score = reports[number].metrics.get(first.name)
         scores.append(f"without {first.name}" if score is None else f"{first.name} {score:.6g}")
     return (
         f"its best epoch was {best} ({scores[0]}), of which no checkpoint was kept; this is epoch {epoch} "

@@ -278,7 +278,7 @@ def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> V
 
 
 def _has_key(content: Value, keys: Sequence[str | int]) -> bool:
-    """Return whether nested dicts and lists have the path ``keys``, whatever its value, which may be None."""
+    """Return whether nested dicts and lists have a value at the path ``keys``, which may be None."""
     for key in keys:
         if isinstance(content, dict) and str(key) in content:
             content = content[str(key)]
@@ -290,7 +290,7 @@ def _has_key(content: Value, keys: Sequence[str | int]) -> bool:
 
 
 def _remove_key(content: Mapping[str, Value], keys: Sequence[str | int]) -> dict[str, Value]:
-    """Return a copy of nested dicts and lists without the key at the path ``keys``; a copy of all if it is missing.
+    """Return a copy of nested dicts and lists without the key at the path ``keys``; an equal copy if it is missing.
 
     Only the dicts and lists on the path are copied, and ``content`` is not changed.
     """
@@ -301,12 +301,12 @@ def _remove_key(content: Mapping[str, Value], keys: Sequence[str | int]) -> dict
     if isinstance(block, dict):
         return {**content, str(first): _remove_key(block, rest)}
     if isinstance(block, list):
-        # the items are blocks; the next part of the path is the place of one
-        place, *within = rest
+        # the items are dicts; the next part of the path is the index of the one that has the key
+        wanted, *item_keys = rest
         items: list[Value] = []
         for index, item in enumerate(block):
-            if index == place and isinstance(item, dict):
-                items.append(_remove_key(item, within))
+            if index == wanted and isinstance(item, dict):
+                items.append(_remove_key(item, item_keys))
             else:
                 items.append(item)
         return {**content, str(first): items}

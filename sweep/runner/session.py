@@ -232,12 +232,12 @@ class Session:
                 training = replace(
                     self.training, spec=present.spec, first=present.first, settings={}
                 )
-                # what had failed before was tried again in the session of the search
+                # the session of the search has already retried the failed trials
                 options = replace(self.options, confirming=True, retry_failed=False)
                 confirmed = replace(self, training=training, options=options)._drive()
                 outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
             if not outcome.interrupted and not cut:
-                # with the changes that were made while it ran, such as of `repeats`
+                # read again: `repeats`, for example, may have been changed while the sweep ran
                 spec = resuming.open_sweep(self.folder).spec
                 features.evaluate_tests(self.folder, spec, self.training.given, is_over)
         # a user's own process would otherwise carry on without knowing that it was asked to stop

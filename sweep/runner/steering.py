@@ -258,34 +258,25 @@ def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Proble
             yield Problem(where, f"this configuration is that of trial {number} already", hint)
         elif present.is_known(params):
             yield Problem(where, "this configuration was added already, and waits")
-    caps = present.spec.caps
-    taken = _count_taken(sweep)
-    wanted = taken + len(found)
-    if caps and min(caps) < wanted:
-        room = max(min(caps) - taken, 0)
-        what = f"is limited to {counted(min(caps), 'configuration')}, of which {room} may still be added"
-        settings = " ".join(
-            f"--set {name}={wanted}" for name in _list_low_limits(present.spec, wanted)
-        )
+    present_count = _count_limited_configurations(sweep)
+    new_count = present_count + len(found)
+    caps = {name: cap for name, cap in present.spec.caps.items() if cap < new_count}
+    if caps:
+        cap = min(caps.values())
+        room = max(cap - present_count, 0)
+        what = f"is limited to {counted(cap, 'configuration')}, of which {room} may still be added"
+        settings = " ".join(f"--set {name}={new_count}" for name in caps)
         hint = f"raise the limit first: python -m sweep change {sweep.address} {settings}"
         yield Problem(sweep.name, what, hint)
 
 
-def _count_taken(sweep: Position) -> int:
-    """Return how many configurations count towards `run_cap` and `budget.trials` before another one is added.
+def _count_limited_configurations(sweep: Position) -> int:
+    """Return how many configurations already count towards `run_cap` and `budget.trials`.
 
-    These are those of the search that have started, and added ones that wait.
+    They are the configurations of the search that have started, and added ones that wait.
     """
     begun = set()
     for trial in sweep.ledger.trials.values():
         if trial.role is Role.SEARCH:
             begun.add(key(trial.params))
     return len(begun) + len(sweep.ledger.queue)
-
-
-def _list_low_limits(spec: Spec, configurations: int) -> Iterator[str]:
-    """Yield the key of each limit in a sweep file that allows fewer configurations than that."""
-    limits = {"run_cap": spec.run_cap, "budget.trials": spec.budget.trials}
-    for name, most in limits.items():
-        if most is not None and most < configurations:
-            yield name

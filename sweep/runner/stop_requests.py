@@ -207,7 +207,7 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
             for change, end_byte in ledger.follow(folder.log, offset):
                 offset = end_byte
                 match change:
-                    # a trial that is retried or pauses goes on in this session, and the request still waits
+                    # a trial that is retried or pauses goes on in this session, so the request still waits
                     case Interrupted(one, end) | Ended(one, end) if (
                         one.number == trial and not end.again and not end.pauses
                     ):

@@ -199,7 +199,7 @@ class Terms:
 
         Arguments:
             to_beat: the loss that a trial must beat to keep a checkpoint, if any; only trials of the search get it.
-            earlier_data: fingerprints of the data for which earlier sweeps have results.
+            earlier_data: fingerprints of other data on which earlier sweeps have results for the trial.
         """
         started = trial.started
         shares = self._spec.resources.gpus == "auto"

@@ -31,8 +31,8 @@ def wait_until(
     """Wait until the condition is met, no process runs the sweep any more, or ``timeout_s`` has passed.
 
     Looks every ``interval_s`` seconds, the first time at once; `Waited` says which of the three was first. The sweep
-    counts as ended after two looks without a process, and the condition ``finished`` is not met before, unless the
-    time is over at the first of them. A ``timeout_s`` of None is no limit.
+    counts as ended after two looks without a process, or after one if ``timeout_s`` has passed by then; the condition
+    ``finished`` is not met before. A ``timeout_s`` of None is no limit.
 
     Raises `StoreError` if the log is damaged.
     """
@@ -48,13 +48,13 @@ def wait_until(
         else:
             looks_without_driver = looks_without_driver + 1
         waited_s = time.monotonic() - began
-        is_over = timeout_s is not None and waited_s >= timeout_s
-        # there is no time for another look
-        ended = looks_without_driver >= (1 if is_over else SETTLE_LOOKS)
+        is_timed_out = timeout_s is not None and waited_s >= timeout_s
+        # once the time is over, there is no second look
+        ended = looks_without_driver >= (1 if is_timed_out else SETTLE_LOOKS)
         is_due = ended or condition.kind != "finished"  # another session may follow the end of one
         if is_due and watch.holds(condition):
             return Waited(True, running, waited_s)
-        if ended or is_over:
+        if ended or is_timed_out:
             return Waited(False, running, waited_s)
         if timeout_s is None:
             pause_s = interval_s

@@ -99,7 +99,7 @@ class _Stopping(RungScheduler, Generic[R]):
     def observe(self, event: Event) -> str | None:
         """Return why a trial stops, if it does after the epoch that this event reports; None if it goes on.
 
-        Nothing is decided or recorded at the last epoch of a trial that is shorter than others.
+        At the last epoch of a trial that is shorter than the longest ones, nothing is decided or recorded.
         """
         self.lengths.observe(event)
         if isinstance(event, EpochReported) and not self.lengths.ends_short_trial(event):
@@ -347,9 +347,9 @@ def build_scheduler(
     """Return the scheduler of a rule, for trials of at most ``epochs`` epochs that are compared by an objective.
 
     The scheduler is a `Scheduler`, or a `Pausing` one if the rule pauses trials. ``own`` is the callable that a user's
-    own rule (`Own`) names; it is called with the objective and the epochs. ``default_epochs`` are those of a trial
-    without a parameter ``epochs``; None: ``epochs``. Raises ValueError if a user's own rule comes without ``own``, or
-    if there are several objectives and the rule compares trials by one only.
+    own rule (`Own`) names; it is called with the objective and the epochs. ``default_epochs`` are the epochs of a trial
+    without a parameter ``epochs``; None if they are ``epochs``. Raises ValueError if a user's own rule comes without
+    ``own``, or if there are several objectives and the rule compares trials by one only.
     """
     if isinstance(rule, Own):
         if own is None:
@@ -364,5 +364,5 @@ def build_scheduler(
     make_scheduler: Callable[[Rule, Objective, int], Scheduler] = pkgutil.resolve_name(target)
     scheduler = make_scheduler(rule, objective, epochs)
     if default_epochs is not None and isinstance(scheduler, RungScheduler):
-        scheduler.lengths.default = default_epochs
+        scheduler.lengths.default_epochs = default_epochs
     return scheduler

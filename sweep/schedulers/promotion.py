@@ -42,8 +42,8 @@ class PausingScheduler(RungScheduler):
     """Base class of the schedulers that pause trials.
 
     When no trial is left to start, the best paused trial of the highest rung resumes until ``min_completed`` trials
-    have completed; then the other paused trials are pruned. Where trials differ in length, only those that train beyond
-    the last rung resume and count, as long as one of them is paused.
+    have completed; then the other paused trials are pruned. If trials differ in length, only those that train beyond
+    the last rung resume in this way and count as completed, as long as one of them is paused.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class PausingScheduler(RungScheduler):
         self._lasts: dict[int, float] = {}
         self._best: float | None = None  # the lowest loss of those that completed
         self._completed = 0
-        self._completed_beyond = 0  # those of them that trained beyond the last rung
+        self._completed_beyond = 0  # of these, the trials that trained beyond the last rung
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
         return tuple(rung for rung in self._rungs if rung < epochs)
@@ -93,7 +93,7 @@ class PausingScheduler(RungScheduler):
                 self._process_end(trial)
             case _:
                 pass
-        self.lengths.observe(event)  # last, as it forgets the trials that end
+        self.lengths.observe(event)  # last, because it forgets the length of a trial that ends
 
     def holds(self, trial: int) -> str | None:
         pause = self._paused.get(trial)
@@ -115,9 +115,9 @@ class PausingScheduler(RungScheduler):
         return dropped
 
     def _list_candidates(self) -> list[int]:
-        """Return the paused trials that may resume once no other is left, until enough trials have completed.
+        """Return the paused trials of which one resumes when no other trial is left; [] once enough have completed.
 
-        They meet the constraints, and train beyond the last rung if any of these does.
+        They meet the constraints. If any of them train beyond the last rung, only these are returned.
         """
         if self._completed_beyond >= self._min_completed:
             return []

@@ -221,7 +221,7 @@ class Population:
         found = {}
         for number, member in sorted(self._members.items()):
             parent = self.parent(number)
-            # at `start` too: the epoch in which it diverged is mostly not reported
+            # also at `start`, because the epoch in which a member diverges is usually not reported
             exploded = (
                 member.status in (Status.DIVERGED, Status.OOM) and start <= member.epoch < end
             )

@@ -150,9 +150,9 @@ def check_satisfiable(
 
 
 def _describe_empty_set(space: Space, *, grid: bool) -> tuple[str, str]:
-    """Return "grid" if only points outside of the grid meet the constraints, else "space"; and a hint for the grid.
+    """Return which set of points has none that meets the constraints, and a hint: ("grid", hint) or ("space", "").
 
-    Without ``grid``, or if no point at all meets them, the result is "space", without a hint.
+    It is the grid if ``grid`` is True and points outside of the grid meet the constraints.
     """
     if grid and _count_points(space, grid=False):
         return "grid", "raise count, so that the grid has such a point, or write method: random"

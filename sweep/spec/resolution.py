@@ -182,7 +182,7 @@ class SpecResolver:
         file = self.file
         if file.method not in (None, AUTO) or "method" in self.wrong:
             return None
-        epochs = _find_only_epochs(file)
+        epochs = _find_constant_epochs(file)
         return automatic.choose_automatically(
             # without a list there is one metric, named or not
             objectives=len(file.metrics or (0,)),
@@ -845,11 +845,11 @@ class SpecResolver:
         return max(*counts, self.file.epochs if entry.condition else 0)
 
 
-def _find_only_epochs(file: SweepFile) -> int | None:
-    """Return the epochs that a parameter ``epochs`` gives to all trials; None if there is no such parameter.
+def _find_constant_epochs(file: SweepFile) -> int | None:
+    """Return the number of epochs if a parameter ``epochs`` gives the same number to all trials; None otherwise.
 
-    They are its `value`, or the only entry of its `values`, if that is a whole number. It is None as well for a range,
-    even of one number, and for a parameter with a condition.
+    It is the `value` of the parameter, or the only one of its `values`. The result is also None for a range of one
+    number, and for a parameter with a condition.
     """
     match (file.parameters or {}).get("epochs"):
         case {"when": _}:

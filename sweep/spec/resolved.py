@@ -105,9 +105,9 @@ class Spec:
     def trials(self) -> int | None:
         """The number of configurations to try; None if neither the space nor the file limits it."""
         if self.size is None:
-            bounds = self.caps
+            bounds = [*self.caps.values()]
         else:
-            bounds = [self.size, *self.caps]
+            bounds = [self.size, *self.caps.values()]
         return min(bounds, default=None)
 
     @cached_property
@@ -128,17 +128,17 @@ class Spec:
         return self.space.cardinality
 
     @property
-    def caps(self) -> list[int]:
-        """The limits that the file sets on the number of configurations: `run_cap` and `budget.trials`, if set.
+    def caps(self) -> dict[str, int]:
+        """The limits that the file sets on the number of configurations, by key: `run_cap` and `budget.trials`, if set.
 
-        The list is empty for a population.
+        The dict is empty for a population.
         """
         if self.population is not None:
-            return []
-        caps = []
-        for cap in (self.run_cap, self.budget.trials):
+            return {}
+        caps = {}
+        for name, cap in (("run_cap", self.run_cap), ("budget.trials", self.budget.trials)):
             if cap is not None:
-                caps.append(cap)
+                caps[name] = cap
         return caps
 
     @property

@@ -1,4 +1,4 @@
-"""Describes in a line how much a sweep may train, and says how long its trials are."""
+"""Describes in a line how much a sweep may train, and computes the lengths of its trials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sweep.spec.resolved import Spec
 from sweep.text import counted
 
 DRAWS = 200
-"""Configurations by which the lengths of trials are estimated."""
+"""Number of random configurations by whose lengths those of a sweep's trials are estimated."""
 
 
 def describe_work(spec: Spec) -> str:
@@ -56,25 +56,25 @@ def find_most_epochs(spec: Spec) -> int:
     Without a parameter ``epochs``, it is the sweep's. Otherwise, it is the maximum of the parameter's values, of the
     baseline's epochs and, if the parameter has a condition, of the sweep's.
     """
-    searched = _find_most_searched_epochs(spec)
+    searched = _find_max_search_epochs(spec)
     if "epochs" in spec.space.names and spec.baseline is not None:
         return max(searched, spec.trial_epochs(spec.baseline))
     return searched
 
 
-def find_longest_length(spec: Spec) -> int:
-    """Return the length of the longest trial of the search: its epochs, or 100 if only `minutes` ends it.
+def find_max_length(spec: Spec) -> int:
+    """Return the maximum length of a trial of the search: its epochs, or 100 if only `minutes` ends it.
 
     The stopping rule has rungs up to this length, which is `Spec.length` unless there is a parameter ``epochs``.
     """
-    return count_length(_find_most_searched_epochs(spec))
+    return count_length(_find_max_search_epochs(spec))
 
 
 def draw_lengths(spec: Spec) -> list[int]:
-    """Return lengths of trials of the search, at least one, in the units of `Spec.length`, from draws of the space.
+    """Draw configurations from the space, and return the lengths of their trials in the units of `Spec.length`.
 
-    The draws are always the same. Without a parameter ``epochs``, all trials have the same length, which is returned
-    once.
+    The draws are the same at each call. The result has at least one length. Without a parameter ``epochs``, all trials
+    have the same length, which is returned once.
     """
     if "epochs" not in spec.space.names:
         return [spec.length]
@@ -86,11 +86,11 @@ def draw_lengths(spec: Spec) -> list[int]:
         )
         if params is not None:
             lengths.append(spec.trial_length(params))
-    # draws may all miss the constraints
-    return lengths or [find_longest_length(spec)]
+    # perhaps no draw has met the constraints
+    return lengths or [find_max_length(spec)]
 
 
-def _find_most_searched_epochs(spec: Spec) -> int:
+def _find_max_search_epochs(spec: Spec) -> int:
     """Return the largest number of epochs that a trial of the search may train, without the baseline."""
     for parameter in spec.space.parameters:
         if parameter.name == "epochs":

@@ -52,14 +52,16 @@ def compute_t_test(differences: Sequence[float], shared: float = 0.0) -> float:
     return float(2 * stdtr(len(scaled) - 1, -abs(mean) / error))
 
 
-def compute_fold_correction(folds: int) -> float:
+def compute_fold_correction(folds: int | None) -> float:
     """Return the variance correction for a mean of cross-validation scores, because their trainings share examples.
 
-    ``folds`` is the number of folds of one cross-validation; a ZeroDivisionError is raised if it is 1. For n scores,
-    the variance of the mean is 1/n plus this value, times that of a score. The value is the ratio of validated to
-    trained examples: Nadeau and Bengio, Machine Learning 52, 2003; for repeated cross-validation Bouckaert and Frank,
-    PAKDD 2004.
+    ``folds`` is the number of folds of one cross-validation; a ZeroDivisionError is raised if it is 1. Without folds (0
+    or None), the correction is 0. For n scores, the variance of the mean is 1/n plus this value, times that of a score.
+    The value is the ratio of validated to trained examples: Nadeau and Bengio, Machine Learning 52, 2003; for repeated
+    cross-validation Bouckaert and Frank, PAKDD 2004.
     """
+    if not folds:
+        return 0.0
     return 1 / (folds - 1)
 
 

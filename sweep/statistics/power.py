@@ -24,10 +24,10 @@ def estimate_more_seeds(
     best, and ``shared`` the correction for folds, as in `compute_mean_interval`.
 
     The mean and the spread of the differences are taken as measured. More seeds do not lower the part of the error that
-    folds share, so there may be no number that would. With fewer than two differences, or if all are equal, there is no
-    spread; then the result is how many seeds any verdict still needs, at least 1. If the difference is significant
-    already, the result is that number as well, or 1 if no more seeds are needed. Returns None if the mean is 0, or if a
-    thousand further seeds would not suffice.
+    folds have in common, so with folds, no number of seeds may suffice. With fewer than two differences, or if all are
+    equal, there is no spread; then the result is how many seeds any verdict still needs, at least 1. If the difference
+    is significant already, the result is that number as well, or 1 if no more seeds are needed. Returns None if the
+    mean is 0, or if a thousand further seeds would not suffice.
     """
     count = len(differences)
     # NaN is not 0: without differences, any verdict needs `LEAST`
@@ -41,7 +41,7 @@ def estimate_more_seeds(
 
     def tells(seeds: int) -> bool:
         """Return whether the difference would be significant with ``seeds`` seeds in all."""
-        # that of the mean, with the correction for folds
+        # of the mean of the differences
         standard_error = spread * math.sqrt(1 / seeds + shared)
         return abs(mean) / standard_error >= compute_critical_value(comparisons + 1, seeds)
 
@@ -72,11 +72,16 @@ def compute_detectable_difference(
 
     ``spread`` is the standard deviation over seeds, ``configurations`` the number of configurations that are compared
     with each other, ``seeds`` at least 2. Scores with equal seeds are taken as independent; if they are correlated,
-    smaller differences are detectable. If ``seeds`` counts scores of folds, ``shared`` is the correction for these, as
-    in `compute_mean_interval`.
+    smaller differences are detectable. If ``seeds`` counts the scores of all folds, ``shared`` is the correction for
+    folds, as in `compute_mean_interval`.
     """
-    standard_error = spread * math.sqrt(2 * (1 / seeds + shared))
-    return compute_critical_value(configurations, seeds) * standard_error
+    error = compute_error_of_difference(spread, seeds, shared)
+    return compute_critical_value(configurations, seeds) * error
+
+
+def compute_error_of_difference(spread: float, seeds: int, shared: float = 0.0) -> float:
+    """Return the standard error of the difference between two means; the arguments are as in the function above."""
+    return spread * math.sqrt(2 * (1 / seeds + shared))
 
 
 def compute_spread(scores: Iterable[Sequence[float]]) -> float | None:

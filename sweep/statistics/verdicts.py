@@ -88,7 +88,7 @@ def compare_configurations(
     if leader is None:
         leader = min(scored, key=lambda name: sign * compute_mean(scored[name].values()))
     others = [name for name in scored if name != leader]
-    shared = compute_fold_correction(folds) if folds else 0.0
+    shared = compute_fold_correction(folds)
     groups = _count_groups(scored)
     needed = LEAST if folds else count_seeds_needed(groups)
     differences = {}

@@ -20,7 +20,7 @@ from sweep.analysis.live_status import (
     MOST,
     Best,
     RungStatus,
-    Spent,
+    Spending,
     Standing,
     ThinnedCurve,
 )
@@ -346,7 +346,7 @@ def test_fresh_seeds_do_not_count_towards_the_budgets_of_the_search() -> None:
     limits = BudgetLimits(hours=0.1, epochs=8, gpu_hours=1.0, money=9.0, gpus=1)
     search = [started(0), epoch(0, 1, measures={"cost": 1.0}), ended(0, time=1020.0)]
     standing = of(SESSION, *search, limits=limits, total=30)
-    assert standing.spent == Spent(1, 2.0, 1.0)
+    assert standing.spent == Spending(1, 2.0, 1.0)
     for event in fresh(1, 1030.0):
         standing.observe(event)
     assert standing.survivors() == 1
@@ -354,7 +354,7 @@ def test_fresh_seeds_do_not_count_towards_the_budgets_of_the_search() -> None:
     assert standing.left_s(5000.0) == pytest.approx(2.0 * 2.0 - 2.0)
     assert standing.cost_in_all(5000.0) == 3.0 + 2 * 1.0
     assert (standing.epochs, standing.cost) == (3, 3.0)
-    assert standing.spent == Spent(1, 2.0, 1.0)
+    assert standing.spent == Spending(1, 2.0, 1.0)
     assert (standing.active_s(5000.0), standing.counted_s(5000.0)) == (4000.0, 30.0)
     standing.observe(ended(1, time=5000.0))
     standing.observe(SessionEnded(time=5000.0, reason="finished"))

@@ -17,7 +17,7 @@ from sweep.analysis import replay
 from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.spec import Spec, parse_spec
-from sweep.spec.work import find_longest_length
+from sweep.spec.work import find_max_length
 
 RULES = (
     "{type: asha, min_iter: 1, eta: 2}",
@@ -34,7 +34,7 @@ def maker(spec: Spec) -> replay.Make:
     return lambda: build_scheduler(
         spec.early_terminate,
         spec.objectives[0],
-        find_longest_length(spec),
+        find_max_length(spec),
         default_epochs=spec.length,
     )
 

@@ -14,7 +14,7 @@ from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.methods import build_searcher
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.spec import Spec, parse_spec
-from sweep.spec.work import find_longest_length
+from sweep.spec.work import find_max_length
 from sweep.store import log as store_log
 from sweep.store.ledger import Ledger, TrialState
 from sweep.store.log import Log
@@ -54,7 +54,7 @@ def coordinator(
     scheduler = build_scheduler(
         given.early_terminate,
         given.objectives[0],
-        find_longest_length(given),
+        find_max_length(given),
         default_epochs=given.length,
     )
     return Coordinator(given, Devices(), searcher, scheduler, log, Hooks(clock=clock, stop=stop))

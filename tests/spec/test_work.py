@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from sweep.spec import parse_spec
-from sweep.spec.work import describe_work, draw_lengths, find_longest_length
+from sweep.spec.work import describe_work, draw_lengths, find_max_length
 
 FILE = """
 name: some
@@ -84,5 +84,5 @@ def test_the_length_of_the_trials(keys: str, longest: int, least: float, most: f
         f"{{learning_rate: {{min: 0.01, max: 0.1}}, kind: {{values: [a, b]}}{epochs}}}\n{keys}"
     )
     spec = parse_spec(file, "some.yaml")
-    assert find_longest_length(spec) == longest
+    assert find_max_length(spec) == longest
     assert least <= fmean(draw_lengths(spec)) <= most
