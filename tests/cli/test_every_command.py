@@ -381,7 +381,8 @@ OTHERS = (
     Row("schema statu", 3, err="statu: no schema has this name; did you mean 'status'"),
     Row(
         "run one.yaml --inline --name NEW",
-        out=r"(?s)\[3/3\].*answered from one.*results  results/NEW",
+        # of several sweeps with the same trials, the latest
+        out=r"(?s)\[3/3\].*1 trial answered from killed.*2 trials answered from sure.*results  results/NEW",
     ),
     Row("run one.yaml --inline --name NEW --no-memo -v", out=r"(?s)debug.log.*\[3/3\]"),
     Row("run one.yaml --inline --name NEW -q --run-cap 1 --set epochs=1", out="^rank +trial"),
