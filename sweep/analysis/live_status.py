@@ -670,9 +670,8 @@ class Standing:
         waiting = self._count_trials_to_start()
         limits = self._find_limits()
         bounds = []
-        if (
-            limits.money is not None
-        ):  # the budget, and what fresh seeds have cost in earlier sessions
+        if limits.money is not None:
+            # the budget, and what fresh seeds have cost in earlier sessions
             bounds.append(limits.money + self.cost - self.spent.cost)
         if waiting is not None:
             prospect = self._prospect()

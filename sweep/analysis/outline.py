@@ -61,9 +61,8 @@ class Outline:
     repeats: int = 1
     # of a trial whose parameters do not set it; hundredths of its minutes with these alone
     epochs: int = 1
-    max_length: int | None = (
-        None  # of a trial of the search; None: the largest of the lengths below
-    )
+    # the largest length of a trial of the search; None: the largest of the lengths below
+    max_length: int | None = None
     drawn_lengths: tuple[int, ...] = ()  # of random trials of the search; empty: all have `epochs`
     minutes: float | None = None  # of training, after which a trial is complete
     counts_epochs: bool = True  # whether a trial ends after a number of epochs
