@@ -128,12 +128,32 @@ def test_validation_without_a_loss_is_named() -> None:
             self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
             return {"loss": loss}
 
+    class Paired(Stepping):
+        def train_step(self, data: Any) -> Any:
+            return super().train_step(data[0])
+
     class Validated(Bare):
         def model(self, hp: Any) -> keras.Model:
             return Stepping()
 
-    with pytest.raises(Refused, match=r"nothing gives a loss to validate by.*define test_step\(\)"):
+    class WithTargets(Validated):
+        def data(self, hp: Any) -> Any:
+            return tuple((x, x) for (x,) in super().data(hp))
+
+        def model(self, hp: Any) -> keras.Model:
+            model = Paired()
+            model.compile("sgd")
+            return model
+
+    with pytest.raises(
+        Refused, match=r"by: the data has no targets, loss\(\) gives .*define test_step\(\)"
+    ):
         train(Validated(), trial())
+    with pytest.raises(
+        Refused,
+        match=r"to validate by: there is none in loss\(\) or compile\(\), .*; give one there, ",
+    ):
+        train(WithTargets(), trial())
 
 
 def test_a_compute_loss_of_the_models_own_needs_no_other() -> None:

@@ -339,24 +339,22 @@ def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
     name = type(optimizer).__name__
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         raise Refused(
-            f"optimizer() returned a {name}; `training: {{precision: mixed_float16}}` scales the loss"
+            f"the optimizer is a {name}; `training: {{precision: mixed_float16}}` scales the loss"
         )
     for option, instead in (
         ("gradient_accumulation_steps", "the parameter micro_batches"),
         ("loss_scale_factor", "`training: {precision: mixed_float16}`, which scales the loss"),
     ):
         if getattr(optimizer, option, None):
-            raise Refused(
-                f"optimizer() returned a {name} with {option}, expected {instead} instead"
-            )
+            raise Refused(f"the optimizer is a {name} with {option}, expected {instead} instead")
     if optimizer.use_ema and optimizer.ema_overwrite_frequency:
         raise Refused(
-            f"optimizer() returned a {name} with ema_overwrite_frequency, which fails under a strategy; leave it out: "
+            f"the optimizer is a {name} with ema_overwrite_frequency, which fails under a strategy; leave it out: "
             "use_ema alone validates with the averaged weights"
         )
     if _has_own_method(optimizer, "scale_loss"):
         raise Refused(
-            f"optimizer() returned a {name} with its own scale_loss(), which sweep's loop does not call; leave it out, "
+            f"the optimizer is a {name} with its own scale_loss(), which sweep's loop does not call; leave it out, "
             f"or {FIT}"
         )
 

@@ -420,10 +420,15 @@ def check_added_losses(
         does, step = "train", "train_step"
     else:
         does, step = "validate", "test_step"
+    if (*batch, None)[1] is None:
+        lacks = "the data has no targets, loss() gives None and no layer adds to it"
+        give = "return targets (those of an autoencoder are its inputs)"
+    else:
+        lacks = "there is none in loss() or compile(), and no layer adds to it"
+        give = "give one there"
     raise Refused(
-        f"nothing gives a loss to {does} by: the data has no targets, loss() gives None and no layer adds to it; "
-        "return targets (those of an autoencoder are its inputs), call add_loss() in a layer, or define "
-        f"{step}() on the model or the trainable (docs/unsupervised.md)"
+        f"nothing gives a loss to {does} by: {lacks}; {give}, call add_loss() in a layer, or define {step}() on the "
+        "model or the trainable (docs/unsupervised.md)"
     )
 
 

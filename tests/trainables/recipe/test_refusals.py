@@ -149,7 +149,7 @@ def test_a_fit_of_the_models_own_is_called_where_fit_trains() -> None:
     [
         (
             lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()),
-            "returned a LossScaleOptimizer",
+            "is a LossScaleOptimizer",
         ),
         (
             lambda: keras.optimizers.SGD(gradient_accumulation_steps=2),
