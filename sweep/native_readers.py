@@ -10,6 +10,7 @@ import functools
 import importlib.machinery
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,14 +20,24 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from sweep.read_recorder import recorder
 
 Use: TypeAlias = Literal[
-    "file", "source", "opened", "prefix", "folder", "pattern", "written", "copied", "process"
+    "file",
+    "source",
+    "query",
+    "opened",
+    "prefix",
+    "folder",
+    "pattern",
+    "written",
+    "copied",
+    "process",
 ]
 """What a native function does with the file that its first argument names.
 
-``source``: it reads the file, unless the argument is no path but data, such as bytes. ``opened``: its second argument,
-the mode, says whether it reads or creates the file. ``prefix``: it reads all files whose paths begin with it.
-``pattern``: it lists the folder of the pattern. ``copied``: it reads its first argument and writes its second.
-``process``: it starts a process, whatever its arguments.
+``source``: it reads the file, unless the argument is no path but data, such as bytes; ``~`` is the home folder.
+``query``: it reads the files that its first argument, a text in SQL, names. ``opened``: its second argument, the mode,
+says whether it reads or creates the file. ``prefix``: it reads all files whose paths begin with it. ``pattern``: it
+lists the folder of the pattern. ``copied``: it reads its first argument and writes its second. ``process``: it starts a
+process, whatever its arguments.
 """
 
 
@@ -77,22 +88,34 @@ READERS: dict[str, tuple[NativeReader, ...]] = {
             "tensorflow.python.training.py_checkpoint_reader", "NewCheckpointReader", "prefix"
         ),
     ),
+    "scipy.io": (
+        NativeReader("scipy.io", "mmread", "source"),
+        NativeReader("scipy.io", "mminfo", "source"),
+    ),
     "h5py": (NativeReader("h5py", "File.__init__", "opened"),),
     "multiprocessing.process": (
         NativeReader("multiprocessing.process", "BaseProcess.start", "process"),
     ),
     "cv2": (NativeReader("cv2", "imread", "file"), NativeReader("cv2", "imreadmulti", "file")),
-    "polars": tuple(
-        NativeReader("polars", f"{action}_{form}", "source")
-        for action in ("read", "scan")
-        for form in (
-            *("csv", "parquet", "ipc", "ipc_stream", "json", "ndjson", "avro", "excel", "ods"),
-            *("lines", "delta"),
-        )
+    "polars": (
+        *(
+            NativeReader("polars", f"{action}_{form}", "source")
+            for action in ("read", "scan")
+            for form in (
+                *("csv", "parquet", "ipc", "ipc_stream", "json", "ndjson", "avro", "excel", "ods"),
+                *("lines", "delta"),
+            )
+        ),
+        NativeReader("polars", "read_parquet_schema", "source"),
+        NativeReader("polars", "read_parquet_metadata", "source"),
+        NativeReader("polars", "read_ipc_schema", "source"),
+        NativeReader("polars", "SQLContext.execute", "query"),
     ),
     "pyarrow.parquet": (
         NativeReader("pyarrow.parquet", "read_table", "source"),
         NativeReader("pyarrow.parquet", "read_pandas", "source"),
+        NativeReader("pyarrow.parquet", "read_metadata", "source"),
+        NativeReader("pyarrow.parquet", "read_schema", "source"),
         NativeReader("pyarrow.parquet", "ParquetFile.__init__", "source"),
         NativeReader("pyarrow.parquet", "ParquetDataset.__init__", "source"),
     ),
@@ -101,16 +124,29 @@ READERS: dict[str, tuple[NativeReader, ...]] = {
         NativeReader("pyarrow.dataset", "parquet_dataset", "source"),
     ),
     "pyarrow.csv": (
-        NativeReader("pyarrow.csv", "read_csv", "file"),
-        NativeReader("pyarrow.csv", "open_csv", "file"),
+        NativeReader("pyarrow.csv", "read_csv", "source"),
+        NativeReader("pyarrow.csv", "open_csv", "source"),
     ),
-    "pyarrow.json": (NativeReader("pyarrow.json", "read_json", "file"),),
-    "pyarrow.orc": (NativeReader("pyarrow.orc", "ORCFile.__init__", "source"),),
+    "pyarrow.json": (
+        NativeReader("pyarrow.json", "read_json", "source"),
+        NativeReader("pyarrow.json", "open_json", "source"),
+    ),
+    "pyarrow.orc": (
+        NativeReader("pyarrow.orc", "read_table", "source"),
+        NativeReader("pyarrow.orc", "ORCFile.__init__", "source"),
+    ),
     "pyarrow.feather": (
-        NativeReader("pyarrow.feather", "read_table", "file"),
-        NativeReader("pyarrow.feather", "read_feather", "file"),
+        NativeReader("pyarrow.feather", "read_table", "source"),
+        NativeReader("pyarrow.feather", "read_feather", "source"),
+        NativeReader("pyarrow.feather", "FeatherDataset.__init__", "source"),
+    ),
+    "pyarrow.ipc": (
+        NativeReader("pyarrow.ipc", "RecordBatchFileReader.__init__", "source"),
+        NativeReader("pyarrow.ipc", "RecordBatchStreamReader.__init__", "source"),
+        NativeReader("pyarrow.ipc", "read_schema", "source"),
     ),
     "pyarrow": (
+        NativeReader("pyarrow", "input_stream", "source"),
         NativeReader("pyarrow", "memory_map", "file"),
         NativeReader("pyarrow", "OSFile", "opened", is_public_class=True),
     ),
@@ -196,6 +232,8 @@ def _wrap_reader(
         elif arguments and reader.use == "source":
             filesystem = (dict(zip(names, args, strict=False)) | kwargs).get("filesystem")
             _note_source(arguments[0], filesystem, reader)
+        elif arguments and reader.use == "query":
+            recorder.note_native_read(_list_paths_in_query(arguments[0]), reader=reader.name)
         elif arguments:  # otherwise the path is missing, and the original raises the error
             _note_call(arguments, reader)
         return original(*args, **kwargs)
@@ -299,7 +337,8 @@ def _note_source(source: object, filesystem: object, reader: NativeReader) -> No
         return
     for part in _list_sources(source):
         if isinstance(part, str | bytes | os.PathLike):
-            recorder.note_native_read([part], reader=reader.name)
+            path = os.path.expanduser(os.fsdecode(part))  # noqa: PTH111  # an address is no `Path`
+            recorder.note_native_read([path], reader=reader.name)
         else:
             recorder.note_unknown_source(f"a {type(part).__name__}", reader=reader.name)
 
@@ -322,6 +361,18 @@ def _list_sources(value: object) -> Iterator[object]:
 
 _TABLE_PACKAGES = frozenset({"pyarrow", "polars", "pandas"})
 """Packages whose objects hold data, or were created from files by one of `READERS`."""
+
+
+_FILE_IN_QUERY = re.compile(
+    r"""\b(?:read|scan)_\w+\s*\(\s*(?:'([^']*)'|"([^"]*)")""", re.IGNORECASE
+)
+
+
+def _list_paths_in_query(query: object) -> list[str]:
+    """Return the paths in a text in SQL that table functions of Polars read, such as ``read_csv('data/*.csv')``."""
+    if not isinstance(query, str):
+        return []
+    return [single or double for single, double in _FILE_IN_QUERY.findall(query)]
 
 
 def _note_opening(arguments: Sequence[Any], paths: Sequence[object], reader: NativeReader) -> None:

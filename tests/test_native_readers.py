@@ -17,9 +17,13 @@ import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.fs
+import pyarrow.ipc
 import pyarrow.json
+import pyarrow.orc
 import pyarrow.parquet
 import pytest
+import scipy.io
+import scipy.sparse
 import tensorflow as tf
 
 from sweep import native_readers
@@ -144,6 +148,63 @@ FILES: dict[str, tuple[str, Callable[[Path], object], Callable[[str], object]]] 
         lambda path: pyarrow.feather.write_feather(TABLE, path),
         lambda path: pyarrow.feather.read_table(path),
     ),
+    "FeatherDataset": (
+        "a.feather",
+        lambda path: pyarrow.feather.write_feather(TABLE, path),
+        lambda path: pyarrow.feather.FeatherDataset([path]).read_table(),
+    ),
+    "arrow json in parts": (
+        "a.json",
+        lambda path: path.write_text('{"a": 1}'),
+        lambda path: pyarrow.json.open_json(path).read_all(),
+    ),
+    "arrow metadata": (
+        "a.parquet",
+        lambda path: pyarrow.parquet.write_table(TABLE, path),
+        lambda path: pyarrow.parquet.read_metadata(path),
+    ),
+    "arrow schema": (
+        "a.parquet",
+        lambda path: pyarrow.parquet.write_table(TABLE, path),
+        lambda path: pyarrow.parquet.read_schema(path),
+    ),
+    "orc": (
+        "a.orc",
+        lambda path: pyarrow.orc.write_table(TABLE, str(path)),
+        lambda path: pyarrow.orc.read_table(path),
+    ),
+    "arrow ipc": (
+        "a.arrow",
+        lambda path: pl.DataFrame({"a": [1]}).write_ipc(path),
+        lambda path: pyarrow.ipc.open_file(path).read_all(),
+    ),
+    "arrow ipc stream": (
+        "a.arrows",
+        lambda path: pl.DataFrame({"a": [1]}).write_ipc_stream(path),
+        lambda path: [pyarrow.ipc.open_stream(path).read_all(), pyarrow.ipc.read_schema(path)],
+    ),
+    "input_stream": ("a.txt", _text, lambda path: pa.input_stream(path).read()),
+    "schema": (
+        "a.parquet",
+        lambda path: pyarrow.parquet.write_table(TABLE, path),
+        lambda path: [pl.read_parquet_schema(path), pl.read_parquet_metadata(path)],
+    ),
+    "schema of ipc": (
+        "a.arrow",
+        lambda path: pl.DataFrame({"a": [1]}).write_ipc(path),
+        lambda path: pl.read_ipc_schema(path),
+    ),
+    "SQL": ("a.csv", _text, lambda path: pl.sql(f"SELECT * FROM read_csv('{path}')").collect()),
+    "Matrix Market": (
+        "a.mtx",
+        lambda path: scipy.io.mmwrite(path, scipy.sparse.eye(2)),
+        lambda path: scipy.io.mmread(path),
+    ),
+    "head of Matrix Market": (
+        "a.mtx",
+        lambda path: scipy.io.mmwrite(path, scipy.sparse.eye(2)),
+        lambda path: scipy.io.mminfo(path),
+    ),
 }
 
 
@@ -253,6 +314,39 @@ def test_data_in_place_of_a_path_are_not_taken_for_one(
     )
     assert not reads.files
     assert not reads.unknown
+
+
+HOME: dict[str, Callable[[str], object]] = {
+    "polars": lambda path: pl.read_parquet(path),
+    "polars by a pattern": lambda path: pl.scan_parquet(path.replace("a.", "*.")).collect(),
+    "read_table": lambda path: pyarrow.parquet.read_table(Path(path)),
+    "input_stream": lambda path: pa.input_stream(path).read(),
+}
+
+
+@pytest.mark.parametrize("name", HOME)
+def test_a_path_may_begin_with_the_home_folder(
+    name: str,
+    tmp_path: Path,
+    record: Callable[[Callable[[], object]], Reads],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pyarrow.parquet.write_table(TABLE, tmp_path / "a.parquet")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    reads = record(lambda: HOME[name]("~/a.parquet"))
+    assert {*reads.files} == {str(tmp_path / "a.parquet")}
+    assert not reads.unknown
+
+
+def test_a_query_of_tables_in_memory_reads_no_file(
+    record: Callable[[Callable[[], object]], Reads],
+) -> None:
+    def ask() -> None:
+        rows = pl.DataFrame({"a": [1]})
+        assert pl.sql("SELECT a FROM rows").collect().equals(rows)
+
+    reads = record(ask)
+    assert (reads.files, reads.unknown) == ({}, {})
 
 
 def test_paths_may_be_an_array(
@@ -438,6 +532,8 @@ def test_all_functions_of_the_table_are_there_and_observed() -> None:
         "pyarrow.json",
         "pyarrow.orc",
         "pyarrow.feather",
+        "pyarrow.ipc",
+        "scipy.io",
     ):
         import_module(library)
         for reader in READERS[library]:
