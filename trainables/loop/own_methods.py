@@ -174,7 +174,19 @@ def list_hook_variables(author: Author, attributes: Mapping[str, object]) -> lis
             variables.append(leaf.state)
         elif isinstance(leaf, _VARIABLE_OWNERS):
             variables += leaf.variables
+            if isinstance(leaf, keras.Layer):
+                variables += _list_recurrent_states(leaf)
     return variables
+
+
+def _list_recurrent_states(outer: keras.Layer) -> list[keras.Variable]:
+    """Return the states that stateful recurrent layers in ``outer`` keep between calls, no part of its variables."""
+    states: list[keras.Variable] = []
+    for layer in keras_private.flatten_layers(outer):
+        for state in keras.tree.flatten(getattr(layer, "states", None)):
+            if isinstance(state, keras.Variable):
+                states.append(state)
+    return states
 
 
 def check_signatures(author: Author) -> None:

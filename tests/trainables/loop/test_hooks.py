@@ -327,6 +327,34 @@ def test_what_hooks_alone_change_is_resumed_and_begins_anew_in_the_next_trial(
     assert metrics(go_on(resumed)) == expected[2:]
 
 
+class Recurring(Small):
+    """Keeps a recurrent layer that carries its state from one call to the next."""
+
+    def model(self, hp: Any) -> keras.Model:
+        self.recurrent = [keras.layers.LSTM(3, stateful=True)]
+        self.recurrent[0](np.ones((2, 4, 3), np.float32))
+        return super().model(hp)
+
+    def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
+        (layer,) = self.recurrent
+        logs["recurred"] = float(np.sum(layer(np.full((2, 4, 3), epoch, np.float32))))
+
+
+def test_the_state_of_a_recurrent_layer_is_resumed_and_begins_anew_in_the_next_trial(
+    tmp_path: Path,
+) -> None:
+    given = assignment(epochs=3)
+    straight, broken, resumed = Recurring(), Recurring(), Recurring()
+    expected = metrics(train(straight, given))
+    assert metrics(train(straight, given)) == expected
+    broken.begin(given)
+    go_on(broken, pause_after=1)
+    broken.save(tmp_path)()
+    resumed.begin(given)
+    resumed.restore(tmp_path)
+    assert metrics(go_on(resumed)) == expected[1:]
+
+
 class Late(Small):
     """Its hook may call a metric or a network of the trainable, which creates the variables of that object."""
 
