@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from sweep.read_recorder import recorder
+from sweep.read_recorder import list_pattern_folders, recorder
 
 Use: TypeAlias = Literal[
     "file",
@@ -36,8 +36,8 @@ Use: TypeAlias = Literal[
 ``source``: it reads the file, unless the argument is no path but data, such as bytes; ``~`` is the home folder.
 ``query``: it reads the files that its first argument, a text in SQL, names. ``opened``: its second argument, the mode,
 says whether it reads or creates the file. ``prefix``: it reads all files whose paths begin with it. ``pattern``: it
-lists the folder of the pattern. ``copied``: it reads its first argument and writes its second. ``process``: it starts a
-process, whatever its arguments.
+lists the folders that the pattern looks into. ``copied``: it reads its first argument and writes its second.
+``process``: it starts a process, whatever its arguments.
 """
 
 
@@ -56,11 +56,13 @@ _PATHS = ("filename", "path", "file", "name")
 
 _TENSORFLOW_OPS = "tensorflow.python.ops"
 _TENSORFLOW_FILES = "tensorflow.python.lib.io._pywrap_file_io"
+_TENSORFLOW_RECORDS = "tensorflow.python.lib.io._pywrap_record_io"
 
 READERS: dict[str, tuple[NativeReader, ...]] = {
     "tensorflow": (
         NativeReader(_TENSORFLOW_FILES, "BufferedInputStream", "file"),
         NativeReader(_TENSORFLOW_FILES, "ReadFileToString", "file"),
+        NativeReader(_TENSORFLOW_RECORDS, "RecordIterator", "file"),
         NativeReader(_TENSORFLOW_FILES, "GetChildren", "folder"),
         NativeReader(_TENSORFLOW_FILES, "GetMatchingFiles", "pattern"),
         NativeReader(_TENSORFLOW_FILES, "WritableFile", "written"),
@@ -80,6 +82,7 @@ READERS: dict[str, tuple[NativeReader, ...]] = {
         ),
         NativeReader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "csv_dataset", "file"),
         NativeReader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "csv_dataset_v2", "file"),
+        NativeReader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "sql_dataset", "file", 1),
         NativeReader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "load_dataset", "prefix"),
         NativeReader(
             f"{_TENSORFLOW_OPS}.gen_lookup_ops", "initialize_table_from_text_file_v2", "file", 1
@@ -307,7 +310,7 @@ def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
         case "folder":
             recorder.note_native_read(paths, reader=reader.name, folder=True)
         case "pattern":
-            folders = [_get_folder(path) for path in paths]
+            folders = [folder for path in paths for folder in _list_folders(path)]
             recorder.note_native_read(folders, reader=reader.name, folder=True)
         case "written":
             for path in paths:
@@ -393,14 +396,16 @@ def _list_beginning_with(prefix: str) -> list[Path]:
     return sorted(path for path in Path(folder).iterdir() if path.name.startswith(name))
 
 
-def _get_folder(pattern: object) -> object:
-    """Return the folder of a file pattern: ``data`` for ``data/*.csv``, ``.`` for ``*.csv``.
+def _list_folders(pattern: object) -> Iterator[object]:
+    """Yield the folders that a file pattern looks into: ``data`` for ``data/*.csv``, ``.`` for ``*.csv``.
 
-    Values that are not texts are returned unchanged.
+    Values that are not texts, and addresses such as ``gs://bucket/*.csv``, are yielded unchanged.
     """
-    if isinstance(pattern, str):
-        return os.path.split(pattern)[0] or "."
-    return pattern
+    path = pattern.removeprefix("file://") if isinstance(pattern, str) else pattern
+    if isinstance(path, str) and "://" not in path:
+        yield from list_pattern_folders(path)
+    else:
+        yield path
 
 
 def _is_writing(arguments: Sequence[Any]) -> bool:

@@ -762,18 +762,33 @@ def _list_native_reads(path: str) -> Iterator[tuple[Path, bool]]:
     if not patterns or os.path.lexists(path):  # a name may have brackets
         yield from _list_below(Path(path))
         return
+    for folder in list_pattern_folders(path):
+        yield folder, True
     base = Path(*parts[: patterns[0]])
-    yield base, True
-    # also those below parts without a wildcard: a file that is missing in one of them may be added later
-    for index in range(patterns[0] + 1, len(parts)):
-        for folder in sorted(base.glob(str(Path(*parts[patterns[0] : index])))):
-            if folder.is_dir():
-                yield folder, True
     matches = sorted(base.glob(str(Path(*parts[patterns[0] :]))))
     if not matches:
         yield Path(path), False
     for match in matches:
         yield from _list_below(match)
+
+
+def list_pattern_folders(pattern: str) -> Iterator[Path]:
+    """Yield each folder that a pattern such as ``data/*/*.parquet`` looks into.
+
+    That of a path without wildcards is the folder of its file.
+    """
+    parts = Path(pattern).parts
+    patterns = [index for index, part in enumerate(parts) if not _WILDCARDS.isdisjoint(part)]
+    if not patterns:
+        yield Path(pattern).parent
+        return
+    base = Path(*parts[: patterns[0]])
+    yield base
+    # fixed parts as well: what they name may be missing in one folder, and come later
+    for index in range(patterns[0] + 1, len(parts)):
+        for folder in sorted(base.glob(str(Path(*parts[patterns[0] : index])))):
+            if folder.is_dir():
+                yield folder
 
 
 def _list_below(path: Path, above: frozenset[str] = frozenset()) -> Iterator[tuple[Path, bool]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -59,6 +60,11 @@ def _text(path: Path) -> None:
     path.write_text("1\n2\n")
 
 
+def _database(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE t AS SELECT 1 AS a")
+
+
 TABLE = pa.table({"a": [1]})
 
 
@@ -71,6 +77,18 @@ FILES: dict[str, tuple[str, Callable[[Path], object], Callable[[str], object]]] 
         lambda path: tf.io.gfile.copy(path, f"{path}.copy", overwrite=True),
     ),
     "TFRecordDataset": ("a.records", _records, lambda path: [*tf.data.TFRecordDataset([path])]),
+    "tf_record_iterator": (
+        "a.records",
+        _records,
+        lambda path: [*tf.compat.v1.io.tf_record_iterator(path)],
+    ),
+    "SqlDataset": (
+        "a.sqlite",
+        _database,
+        lambda path: [
+            *tf.data.experimental.SqlDataset("sqlite", path, "SELECT a FROM t", (tf.int64,))
+        ],
+    ),
     "TextLineDataset": ("a.txt", _text, lambda path: [*tf.data.TextLineDataset(path)]),
     "CsvDataset": (
         "a.csv",
@@ -483,6 +501,27 @@ def test_a_folder_that_tensorflow_lists_is_known(
 ) -> None:
     _text(tmp_path / "a.txt")
     assert [*record(lambda: listing(tmp_path)).folders] == [str(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        tf.io.gfile.glob,
+        lambda pattern: [*tf.data.Dataset.list_files(pattern)],
+        lambda pattern: tf.io.matching_files(pattern),
+        lambda pattern: tf.io.gfile.glob(f"file://{pattern}"),
+    ],
+)
+def test_all_folders_that_a_pattern_looks_into_are_known(
+    listing: Callable[[str], object],
+    tmp_path: Path,
+    record: Callable[[Callable[[], object]], Reads],
+) -> None:
+    (tmp_path / "cats").mkdir()
+    (tmp_path / "dogs").mkdir()
+    _text(tmp_path / "cats" / "a.txt")
+    reads = record(lambda: listing(str(tmp_path / "*" / "*.txt")))
+    assert {*reads.folders} == {str(tmp_path / name) for name in ("", "cats", "dogs")}
 
 
 def test_what_a_graph_reads_cannot_be_known(
