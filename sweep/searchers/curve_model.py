@@ -32,6 +32,8 @@ MOST_POINTS = 240
 """Maximum number of results of a rung that its process uses."""
 MOST_FITTED = 100
 """Maximum number of results of a rung for fitting the kernel's parameters, which takes the cube of their number."""
+LEAST_UNKNOWN = 1e-9
+"""Added to the share of a result that is unknown, so that its logarithm stays far above minus infinity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +303,21 @@ class CurveModel:
         """
         mean, deviation = self.predict(features)
         return _log_improvements(self._best - mean, deviation)
+
+    def log_acquisition(self, features: Array) -> Array:
+        """Return a score of each configuration as the next one to try: higher is better.
+
+        It is `log_gains` plus the logarithm of the share of the result at the first rung that is unknown. Most trials
+        stop at that rung, and are of use only by what their results teach. Without the second term, near copies of the
+        best trial, whose results are known before, are suggested again and again. With a single rung there is no second
+        term, because each trial is then trained to its end. A variant of augmented expected improvement: Huang, Allen,
+        Notz and Miller (2006), "Sequential kriging optimization using multiple-fidelity evaluations".
+        """
+        gains = self.log_gains(features)
+        if len(self._levels) == 1:
+            return gains
+        unknown = self._processes[0].compute_unknown_shares(features)
+        return np.asarray(gains + np.log(unknown + LEAST_UNKNOWN))
 
 
 def _log_improvements(gains: Array, deviations: Array) -> Array:

@@ -90,9 +90,21 @@ class GaussianProcess:
     def predict(self, features: Array) -> tuple[Array, Array]:
         """Return means and standard deviations of the function at each row of ``features``, without the noise."""
         covariance = self._covariance(features)
+        return covariance.T @ self._weights, np.sqrt(self._compute_variances(covariance))
+
+    def compute_unknown_shares(self, features: Array) -> Array:
+        """Return the share of the function's variance that the data leave unknown at each row of ``features``.
+
+        It is near 0 where the data determine the function, except for noise, and near 1 far from all of them.
+        """
+        return self._compute_variances(self._covariance(features)) / self._signal
+
+    def _compute_variances(self, covariance: Array) -> Array:
+        """Return the variances of the function, without the noise, at points with a ``covariance`` with the data."""
         explained = solve_triangular(self._factor, covariance, lower=True)
-        variance = self._signal - (explained**2).sum(axis=0)
-        return covariance.T @ self._weights, np.sqrt(np.maximum(variance, 1e-10))
+        variances = self._signal - (explained**2).sum(axis=0)
+        # rounding may make it negative
+        return np.asarray(np.maximum(variances, 1e-10))
 
     def condition_on_means(self, features: Array) -> GaussianProcess:
         """Return the process conditioned on its own means at further points, which reduces its deviation there.

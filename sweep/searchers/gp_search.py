@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeAlias
@@ -20,7 +20,7 @@ from threadpoolctl import ThreadpoolController
 from sweep.events import JUDGED, LOST, UNFINISHED, WHOLE, Event, Params, Status
 from sweep.searchers.curve_model import FEWEST, CurveModel, RungResults, fit_rungs
 from sweep.searchers.encoding import Encoding, Rows
-from sweep.searchers.gaussian_process import KernelParameters
+from sweep.searchers.gaussian_process import Array, KernelParameters
 from sweep.searchers.points import (
     Draw,
     first_new,
@@ -98,6 +98,9 @@ class _KnownTrial:
 
 class GaussianProcessSearcher:
     """Suggests the configuration with the greatest expected improvement under `CurveModel`.
+
+    As long as trials stop early, a configuration whose result at the first rung is still unknown is preferred to a near
+    copy of a trial (`CurveModel.log_acquisition`).
 
     The first suggestions are points of a Sobol sequence or, if the author has beliefs, random draws by these. Pruned,
     paused and running trials count with their result at each rung. Trials that diverged or ran out of memory count as
@@ -234,7 +237,8 @@ class GaussianProcessSearcher:
             if upcoming:
                 rows = self._encoding.encode_all(list(upcoming))
             else:
-                rows = self._search_candidates(len(self._ledger.trials))[:PROMISING]
+                number = len(self._ledger.trials)
+                rows = self._search_candidates(number, model, model.log_gains)[:PROMISING]
             if not len(rows):
                 return None
             features = self._encoding.features(rows)
@@ -258,24 +262,25 @@ class GaussianProcessSearcher:
     def _generate_model_draws(self, number: int) -> Iterator[Draw]:
         """Return draws of the configurations that the model finds for trial ``number``, the most promising first."""
         with _LIBRARIES.limit(limits=1, user_api="blas"):
-            rows = self._search_candidates(number)
+            model = self._build_model()
+            rows = self._search_candidates(number, model, model.log_acquisition)
         return map(self._encoding.decode, rows)
 
-    def _search_candidates(self, number: int) -> Rows:
-        """Return rows of configurations, sorted by expected improvement and by the author's beliefs, the best first.
+    def _search_candidates(
+        self, number: int, model: CurveModel, score: Callable[[Array], Array]
+    ) -> Rows:
+        """Return rows of configurations, sorted by their ``score`` and by the author's beliefs, the best first.
 
-        The search starts with random rows and neighbors of the best trials, and continues around the best of these rows
-        with smaller and smaller steps. ``number`` is the number of a trial, which seeds the search. There must be
-        enough results for a model (not `_is_starting`).
+        ``score`` is a method of ``model`` that returns a logarithm for each row of features. The search starts with
+        random rows and neighbors of the best trials, and continues around the best of these rows with smaller and
+        smaller steps. ``number`` is the number of a trial, which seeds the search.
         """
-        encoding, model = self._encoding, self._build_model()
+        encoding = self._encoding
         rng = np.random.default_rng([self._seed, number])
         count = len(self.results)
 
-        def gains(rows: Rows) -> NDArray[np.float64]:
-            return model.log_gains(encoding.features(rows)) + BETA / count * encoding.log_belief(
-                rows
-            )
+        def rate(rows: Rows) -> Array:
+            return score(encoding.features(rows)) + BETA / count * encoding.log_belief(rows)
 
         # fewer rows if each must be checked, which takes long
         share = 1 if encoding.is_plain else 4
@@ -286,13 +291,13 @@ class GaussianProcessSearcher:
         )
         around = encoding.perturb(np.repeat(best_trials, neighbors, axis=0), 0.1, rng)
         rows = encoding.snap_to_valid(np.vstack([rng.random((candidates, encoding.size)), around]))
-        values = gains(rows)
+        values = rate(rows)
         for scale in (0.1, 0.03, 0.01):
             centers = rows[np.argsort(-values, kind="stable")[:6]]
             more = encoding.snap_to_valid(
                 encoding.perturb(np.repeat(centers, neighbors, axis=0), scale, rng)
             )
-            rows, values = np.vstack([rows, more]), np.concatenate([values, gains(more)])
+            rows, values = np.vstack([rows, more]), np.concatenate([values, rate(more)])
         return rows[np.argsort(-values, kind="stable")]
 
     def _build_model(self) -> CurveModel:

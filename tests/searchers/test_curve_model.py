@@ -133,6 +133,22 @@ def test_the_gain_is_the_expected_improvement_also_where_it_is_next_to_nothing()
     assert gains[0] > max(gains[1:])
 
 
+def test_what_the_first_rung_would_show_counts_only_as_far_as_it_is_unknown() -> None:
+    starts = results((POINTS[:8, 0] - 0.3) ** 2, list(range(8)))
+    ends = results((POINTS[:6, 0] - 0.3) ** 2, list(range(6)))
+    copy, corner = POINTS[[0]] + 1e-3, np.array([[1.0, 1.0]])
+    two_rungs = model(starts, ends)
+    for_copy, for_corner = (
+        float((two_rungs.log_acquisition(one) - two_rungs.log_gains(one))[0])
+        for one in (copy, corner)
+    )
+    assert for_copy < math.log(0.01)
+    assert math.log(0.05) < for_corner <= 0
+    # with one rung, each trial is trained to its end
+    fresh = RNG.random((5, 2))
+    assert model(starts).log_acquisition(fresh) == pytest.approx(model(starts).log_gains(fresh))
+
+
 def test_of_many_results_the_best_and_an_even_part_of_the_others_are_known() -> None:
     values = np.arange(1000.0)[::-1]
     chosen = choose_spread_indices(values, 100)
