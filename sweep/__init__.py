@@ -49,9 +49,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Return the object of a public name; the first use of a name imports its module, with pandas and the like.
+    """Return the public object ``name``, such as `run`, and import its module if that was not imported yet.
 
-    Raises AttributeError for any name that is not public.
+    Python calls this for every name that the module does not have itself. Raises AttributeError if it is not public.
     """
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)

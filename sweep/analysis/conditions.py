@@ -37,8 +37,8 @@ class Condition:
 def parse_condition(text: str, where: str) -> Condition:
     """Parse a condition of `wait`, such as ``finished``, ``trials=20`` or ``best<0.1``.
 
-    Spaces are ignored, and ``<`` and ``>`` mean the same as ``<=`` and ``>=``. Raises `InputError`, with ``where`` as
-    the place of the problem, if ``text`` is no such condition.
+    White space is ignored, and ``<`` and ``>`` mean the same as ``<=`` and ``>=``. Raises `InputError`, with ``where``
+    as the place of the problem, if ``text`` is no such condition, such as ``trials>20`` or ``best<nan``.
     """
     compact = "".join(text.split())
     if compact == "finished":
@@ -59,8 +59,9 @@ def parse_condition(text: str, where: str) -> Condition:
 def is_met(condition: Condition, standing: Standing, read_ranking: Callable[[], Ranking]) -> bool:
     """Return whether a sweep in the state ``standing`` meets a condition.
 
-    A sweep is finished if its last session ended because nothing was left to do or a limit was reached. Trials count
-    if they have ended, in whatever way. ``read_ranking`` is only called for the condition ``verdict``.
+    A sweep is ``finished`` if its last session ended because nothing was left to do or a limit was reached. For
+    ``trials``, all trials that have ended count, in whatever way. ``best`` is not met before there is a score.
+    ``read_ranking`` is only called for ``verdict``, which `has_verdict` decides; its errors are passed on.
     """
     match condition.kind:
         case "finished":
@@ -74,9 +75,10 @@ def is_met(condition: Condition, standing: Standing, read_ranking: Callable[[], 
 
 
 def _is_good_enough(condition: Condition, best: Best | None) -> bool:
-    """Return whether the best score so far is at most the bound of a condition, or at least if it is not `below`.
+    """Return whether the best score so far is on the right side of a condition's bound, or equal to it.
 
-    False without a score.
+    The score is to be at most the bound if `Condition.below` is True, otherwise at least. Returns False if there is no
+    score yet.
     """
     if best is None:
         return False
@@ -88,20 +90,25 @@ def _is_good_enough(condition: Condition, best: Best | None) -> bool:
 def has_verdict(ranking: Ranking) -> bool:
     """Return whether nothing is left to decide about the best configuration.
 
-    That is the case if its confirmation has ended, decided or not. Without a confirmation, the seeds of the search must
-    name a best configuration, and no configuration may be undecided for lack of seeds. That holds even if the number of
-    seeds that it lacks is unknown, as when all scores so far are equal.
+    If the sweep has a confirmation, that is the case once this has ended, decided or not. Otherwise, the first
+    configuration must have the verdict "best", and none may be undecided for lack of seeds. One lacks seeds even if
+    their number is unknown, as when all scores so far are equal. One that is undecided for another reason, such as a
+    trial that diverged, does not matter. Returns False if no trial has completed.
     """
     if ranking.confirmed is not None:
         return ranking.confirmed.decided or bool(ranking.confirmed.over)
     if not ranking.best or ranking.best[0].verdict is not Verdict.BEST:
         return False
-    return not any(
-        row.verdict is Verdict.UNDECIDED and (row.more or row.undecided == TOO_FEW)
-        for row in ranking.rows
-    )
+    for row in ranking.rows:
+        lacks_seeds = row.more or row.undecided == TOO_FEW
+        if row.verdict is Verdict.UNDECIDED and lacks_seeds:
+            return False
+    return True
 
 
 def read_ranking(folder: ResultsFolder) -> Ranking:
-    """Read a sweep as it is now and return its ranking. Raises `StoreError` if it cannot be read."""
+    """Read the sweep in a folder as it is now and return its ranking.
+
+    Raises `StoreError` if it cannot be read.
+    """
     return rank([read_sweep(folder)])

@@ -101,16 +101,17 @@ class Race:
     # epochs used: of seeds that all those left completed, and of finalists that failed
     epochs: int = 0
     allowed: float = math.inf  # epochs that it may use
-    left: tuple[Key, ...] = ()
+    left: tuple[Key, ...] = ()  # the finalists that are left; empty if there were fewer than two
 
 
 def run_race(runs: Iterable[Run], rules: Rules) -> Race:
     """Return the state of the race, computed from the trials of a sweep whose search has ended.
 
-    ``runs`` are all trials of the sweep: of the search, the baseline and the confirmation. A finalist whose training
-    failed is the last among the racers. The next best candidate replaces it, up to `Rules.finalists` times, and its
-    epochs count for the budget, which is a share of the epochs outside the confirmation. With fewer than two finalists,
-    the race is over.
+    ``runs`` are all trials of the sweep: of the search, the baseline and the confirmation. A finalist one of whose
+    trainings with fresh seeds failed is the last among the racers, and the next best candidate replaces it. Of the
+    finalists that fail, only the first `Rules.finalists` are replaced. The budget is the share `Rules.share` of all
+    epochs of the search and the baseline; the epochs of the replaced finalists with fresh seeds count for it as well.
+    With fewer than two finalists that have not failed, the race is over.
     """
     runs = list(runs)
     fresh = find_fresh_repeats(runs, rules)
@@ -118,7 +119,7 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
     if rules.share is not None:
         allowed = rules.share * sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
     scores, begun = _score_fresh_seeds(runs, rules)
-    failed = []
+    failed = []  # keys of the configurations with a fresh seed that failed, whose loss is NaN
     for key, losses in scores.items():
         if any(map(math.isnan, losses.values())):
             failed.append(key)
@@ -126,7 +127,7 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
     failed = failed[: rules.finalists]
     ranked = list_candidates(runs, rules)
     racers = finalists(ranked, rules, allowed, failed)  # others replace those that failed
-    broken = []
+    broken = []  # the racers that failed
     for racer, _ in ranked:
         if racer.key in failed:
             broken.append(_drop_broken(racer))
@@ -142,11 +143,12 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
         else:
             what = "no configuration is"
         over = f"{what} left to race: nothing to tell apart"
-        left = []
+        alone = []  # the single racer with its losses so far, or empty
         for racer in racers:
-            left.append(replace(racer, losses=_list_fresh_losses(scores.get(racer.key, {}), fresh)))
-        spent = sum(racer.epochs * len(racer.losses) for racer in left)
-        return Race(racers=(*left, *broken), over=over, epochs=spent + lost, allowed=allowed)
+            losses_so_far = _list_fresh_losses(scores.get(racer.key, {}), fresh)
+            alone.append(replace(racer, losses=losses_so_far))
+        spent = sum(racer.epochs * len(racer.losses) for racer in alone)
+        return Race(racers=(*alone, *broken), over=over, epochs=spent + lost, allowed=allowed)
     race = _run_seeds(racers, scores, begun, rules, fresh, allowed - lost)
     return replace(race, racers=(*race.racers, *broken), epochs=race.epochs + lost, allowed=allowed)
 
@@ -154,34 +156,34 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
 def find_fresh_repeats(runs: Iterable[Run], rules: Rules) -> range:
     """Return the repeat numbers of the race: as many consecutive numbers as it has fresh seeds.
 
-    They begin at the lowest repeat of a confirmation trial among ``runs`` or, if there is none, after all repeats of
-    the search.
+    They begin at the lowest repeat of a confirmation trial among ``runs``. If there is none, they follow all repeats
+    that the sweep file asks for or that a trial of the search or the baseline has.
     """
-    confirmed = []
-    after = rules.repeats
+    confirmed = []  # repeats of confirmation trials
+    after_search = rules.repeats
     for one in runs:
         if one.role is Role.CONFIRM:
             confirmed.append(one.repeat)
         else:
-            after = max(after, one.repeat + 1)
-    first = min(confirmed, default=after)
+            after_search = max(after_search, one.repeat + 1)
+    first = min(confirmed, default=after_search)
     return range(first, first + rules.seeds)
 
 
 def list_leader_trials(runs: Sequence[Run], rules: Rules) -> list[Run] | None:
-    """Return the completed trials of the race's leader; None if there is no finalist or no such trial.
+    """Return the completed trials of the race's leader, its first racer; None if there is no finalist or no such trial.
 
-    These are its trials with fresh seeds or, before one of them has completed, those of the search or the baseline.
-    Trials without a finite loss do not count.
+    These are only its trials with fresh seeds or, before one of them has completed, those of the search or the
+    baseline. Trials without a finite loss do not count. ``runs`` are all trials of the sweep, as for `run_race`.
     """
     race = run_race(runs, rules)
     if not race.racers:
         return None
-    own = [
-        one
-        for one in runs
-        if configuration_key(one.params) == race.racers[0].key and _has_result(one)
-    ]
+    leader = race.racers[0]
+    own = []
+    for one in runs:
+        if configuration_key(one.params) == leader.key and _has_result(one):
+            own.append(one)
     fresh = [one for one in own if one.role is Role.CONFIRM]
     return fresh or own or None
 
@@ -193,20 +195,28 @@ Candidates: TypeAlias = list[tuple[Racer, list[float]]]
 def list_candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
     """Return the configurations that completed all repeats of the search, best first, with their loss in each repeat.
 
-    A loss is the mean over the folds, if there are any. The baseline is a candidate like any other; trials of the
+    Each is a pair of a `Racer` without fresh seeds and its losses, which must all be finite, ordered by their mean. A
+    loss is the mean over the folds, if there are any. The baseline is a candidate like any other; trials of the
     confirmation do not count.
     """
+    searched = [one for one in runs if one.role is not Role.CONFIRM]
     completed: Candidates = []
-    for key, group in group_by_configuration(
-        one for one in runs if one.role is not Role.CONFIRM
-    ).items():
-        means = _mean_losses(group, rules)
-        if means is not None:
-            # of one seed, with all its folds
-            epochs = max(one.epochs for one in group) * (rules.folds or 1)
-            is_baseline = any(one.role is Role.BASELINE for one in group)
-            racer = Racer(key, group[0].params, is_baseline, compute_mean(means), (), epochs)
-            completed.append((racer, means))
+    for key, group in group_by_configuration(searched).items():
+        losses = _mean_losses(group, rules)
+        if losses is None:  # a repeat is missing, or has no finite loss
+            continue
+        # of one seed, with all its folds
+        epochs = max(one.epochs for one in group) * (rules.folds or 1)
+        is_baseline = any(one.role is Role.BASELINE for one in group)
+        racer = Racer(
+            key,
+            group[0].params,
+            is_baseline,
+            selected=compute_mean(losses),
+            losses=(),  # none with a fresh seed
+            epochs=epochs,
+        )
+        completed.append((racer, losses))
     return sorted(completed, key=lambda candidate: candidate[0].selected)
 
 
@@ -215,12 +225,14 @@ def finalists(
 ) -> list[Racer]:
     """Choose the finalists among the candidates: the best ones of the search, in their order, and then the baseline.
 
-    Of the search, there are at most `Rules.finalists`. If it had repeats, configurations that are shown to be worse
-    than the best are left out. If the budget does not allow `AFFORDED` seeds for each, there are fewer, but not fewer
-    than `count_affordable` grants in any case. The baseline is never left out, except by ``without``.
+    Of the search, there are at most `Rules.finalists`. If it had repeats, configurations that these show to be worse
+    than the best of the search are left out. If the budget does not allow `AFFORDED` seeds for each finalist, the last
+    ones of the search are left out, until it does or two finalists, with the baseline, are left. The baseline is only
+    left out by ``without``.
 
     Arguments:
-        found: the candidates, best first.
+        found: the candidates, best first, each with its losses in the search.
+        rules: the settings of the race.
         allowed: epochs that the race may use.
         without: keys of candidates that are left out.
     """
@@ -232,31 +244,32 @@ def finalists(
     for candidate in remaining:
         if not candidate[0].is_baseline:
             searched.append(candidate)
-    others = [racer for racer, _ in _drop_worse(searched, rules)]
-    baseline = []
+    best_searched = [racer for racer, _ in _drop_worse(searched, rules)]
+    baseline = []  # one racer, or none if there is no baseline
     for racer, _ in remaining:
         if racer.is_baseline:
             baseline.append(racer)
-    costs = []
-    for racer in others[: rules.finalists]:
+    costs = []  # epochs of one seed
+    for racer in best_searched[: rules.finalists]:
         costs.append(racer.epochs)
     count = count_affordable(costs, [racer.epochs for racer in baseline], allowed)
-    return others[:count] + baseline
+    return best_searched[:count] + baseline
 
 
 def count_affordable(costs: Sequence[int], baseline: Sequence[int], allowed: float) -> int:
-    """Return how many of the best finalists can train `AFFORDED` seeds each within the budget.
+    """Return how many of the best finalists, besides the baseline, can train `AFFORDED` seeds each within the budget.
 
     The result is at least 2, or 1 if there is a baseline, even if the budget is too small, but at most the number of
     finalists in ``costs``.
 
     Arguments:
         costs: epochs of one seed of each finalist, best first, without the baseline.
-        baseline: epochs of one seed of the baseline, which always takes part; empty if there is none.
-        allowed: epochs that all may use.
+        baseline: epochs of one seed of the baseline, as the only item; empty if there is none.
+        allowed: epochs that all, with the baseline, may use.
     """
+    fewest = max(2 - len(baseline), 1)  # so that there is something to compare
     count = len(costs)
-    while count > max(2 - len(baseline), 1):
+    while count > fewest:
         if AFFORDED * (sum(costs[:count]) + sum(baseline)) <= allowed:
             break
         count -= 1
@@ -264,10 +277,10 @@ def count_affordable(costs: Sequence[int], baseline: Sequence[int], allowed: flo
 
 
 def _mean_losses(group: Sequence[Run], rules: Rules) -> list[float] | None:
-    """Return a configuration's loss for each repeat, averaged over folds; None unless each trial has a finite loss.
+    """Return a configuration's loss for each repeat, averaged over folds; None if a repeat or a fold of one lacks it.
 
-    Only completed trials have one. The repeats are in ascending order: those that the sweep asks for, and more if it
-    once asked for more.
+    One lacks it if no trial of it has completed with a finite loss. The repeats are in ascending order: all that the
+    sweep asks for, and further ones that have a trial in ``group``, which has all trials of the configuration.
     """
     losses = {}
     for one in group:
@@ -297,9 +310,10 @@ def _has_result(one: Run) -> bool:
 def _drop_worse(ranked: Candidates, rules: Rules) -> Candidates:
     """Return the candidates without those that the repeats of the search show to be worse than the best.
 
-    Only repeats that all of them have are compared. With one such repeat, nothing is shown and all are returned.
+    Only as many repeats as each of them has are compared. With fewer than two of these or of the candidates, nothing is
+    shown and all are returned.
     """
-    # fewer than some have, if the number was changed
+    # the number of losses that each has: fewer than some have, if the number of repeats was changed
     common = min((len(losses) for _, losses in ranked), default=0)
     if len(ranked) < 2 or common < FIRST_SEEDS:
         return ranked
@@ -307,8 +321,8 @@ def _drop_worse(ranked: Candidates, rules: Rules) -> Candidates:
     # `FIRST_SEEDS` means a single look, because the search is over
     look = look_at_race(losses, FIRST_SEEDS, equal_tells=rules.equal_tells)
     remaining = []
-    for place, candidate in enumerate(ranked):
-        if place not in look.out:
+    for index, candidate in enumerate(ranked):
+        if index not in look.out:
             remaining.append(candidate)
     return remaining
 
@@ -318,9 +332,11 @@ def _score_fresh_seeds(
 ) -> tuple[dict[Key, dict[int, float]], set[tuple[Key, int, int | None]]]:
     """Return the losses of fresh repeats by configuration and repeat, and the trials with fresh seeds that have begun.
 
-    A loss is the mean over folds. If a fold has ended without a finite loss, it is NaN; otherwise it is missing until
-    all folds have ended. A trial that has begun is (configuration, repeat, fold).
+    The loss of a repeat is the mean over its folds. It is NaN once a fold has ended without a finite loss. Before that,
+    the repeat is missing until all of its folds have ended. A trial that has begun, whether it has ended or not, is
+    the tuple (key of its configuration, repeat, fold). Only trials of the confirmation count.
     """
+    # by configuration and repeat: the losses of the folds that have ended
     ended: dict[tuple[Key, int], dict[int | None, float]] = {}
     begun: set[tuple[Key, int, int | None]] = set()
     for one in runs:
@@ -340,7 +356,7 @@ def _score_fresh_seeds(
 
 
 def _list_fresh_losses(scores: Mapping[int, float], fresh: range) -> tuple[float, ...]:
-    """Return a configuration's losses with the fresh seeds, in order, up to the first without a loss.
+    """Return a configuration's losses with the fresh seeds, in order, up to the first that has none or a NaN.
 
     ``scores`` has its losses by repeat, ``fresh`` the repeats of the fresh seeds.
     """
@@ -356,7 +372,7 @@ def _list_fresh_losses(scores: Mapping[int, float], fresh: range) -> tuple[float
 def _list_not_begun(
     racers: Sequence[Racer], repeat: int, begun: set[tuple[Key, int, int | None]], rules: Rules
 ) -> list[tuple[Params, int, int | None]]:
-    """Return the trials of the seed ``repeat`` that have not begun, each as its configuration, repeat and fold.
+    """Return the trials of ``racers`` with the seed ``repeat`` that have not begun, as (configuration, repeat, fold).
 
     ``begun`` has those that have begun, with the configuration's key in place of the configuration.
     """
@@ -371,9 +387,9 @@ def _list_not_begun(
 def _take_scores(
     racers: Sequence[Racer], repeat: int, scores: Mapping[Key, Mapping[int, float]]
 ) -> tuple[list[Racer], list[Racer]]:
-    """Return the racers that have a loss in ``repeat``, with this loss added, and separately the broken ones without.
+    """Return the racers with their loss in ``repeat`` added, and separately those whose training with it failed.
 
-    ``scores`` has an entry for each racer and ``repeat``, which is NaN if the training failed.
+    ``scores`` has, by the racer's key and the repeat, the loss of each racer in ``repeat``; NaN if the training failed.
     """
     continuing, broken = [], []
     for racer in racers:
@@ -398,16 +414,17 @@ def _run_seeds(
     All remaining finalists train with a seed; then those that failed or are shown to be worse than the leader drop out.
     At the first seed that lacks results, the race waits; those of its trials that have not begun become `Race.wanted`.
     It is over once fewer than two finalists are left, a seed would exceed ``allowed`` epochs, or all seeds are trained.
+    ``racers`` are the finalists without fresh losses, at least two, ``fresh`` the repeats of the fresh seeds;
     ``scores`` and ``begun`` are those of `_score_fresh_seeds`.
     """
     left = list(racers)
-    out: list[Racer] = []
+    out: list[Racer] = []  # those that have dropped out
     wanted: list[tuple[Params, int, int | None]] = []
     spent = 0
     over = ""
     out_of_budget = False
     for repeat in fresh:
-        cost = sum(racer.epochs for racer in left)
+        cost = sum(racer.epochs for racer in left)  # epochs of this seed for all that are left
         if spent + cost > allowed:
             out_of_budget = True
             over = (
@@ -415,6 +432,7 @@ def _run_seeds(
                 f"{allowed - spent:.0f} left; --budget 50% or --budget none allows more"
             )
             break
+        # those whose trials with this seed have not all ended
         waiting = [racer for racer in left if repeat not in scores.get(racer.key, {})]
         if waiting:
             wanted = _list_not_begun(waiting, repeat, begun, rules)
@@ -446,14 +464,15 @@ def _run_seeds(
 
 
 def _drop_broken(racer: Racer) -> Racer:
-    """Return a racer that has dropped out because a training with a fresh seed failed."""
+    """Return a copy of a racer that is marked as dropped out, because a training with a fresh seed failed."""
     return replace(racer, out=BROKEN, is_broken=True)
 
 
 def _split_off_worse(left: Sequence[Racer], rules: Rules) -> tuple[list[Racer], list[Racer]]:
-    """Return the racers that stay in the race, and those that drop out because they are worse than the leader.
+    """Return the racers that stay in the race, and those that drop out because they are shown to be worse.
 
-    The latter are in the order of their mean loss, each with its difference to the leader.
+    The former are in their present order. The latter are in the order of their mean loss, each with its difference to
+    the leader and the reason. All racers must have the same seeds so far. Of fewer than two, none drops out.
     """
     if len(left) < 2:
         return list(left), []
@@ -462,18 +481,20 @@ def _split_off_worse(left: Sequence[Racer], rules: Rules) -> tuple[list[Racer], 
     )
     reason = f"told apart after {len(left[0].losses)} seeds"
     worse = []
-    for place in look.out:
+    for index in look.out:
         worse.append(
-            replace(left[place], behind=look.behind[place], half=look.half[place], out=reason)
+            replace(left[index], behind=look.behind[index], half=look.half[index], out=reason)
         )
     worse.sort(key=lambda racer: racer.mean)
-    return [racer for place, racer in enumerate(left) if place not in look.out], worse
+    staying = [racer for index, racer in enumerate(left) if index not in look.out]
+    return staying, worse
 
 
 def _compare_with_leader(left: Sequence[Racer], rules: Rules) -> list[Racer]:
     """Return the racers in the order of their mean loss, each but the leader with its difference to the leader.
 
-    Differences are not set if there is only one racer, or if no fresh seed has been trained yet.
+    If there are fewer than two, no difference is set. If no fresh seed has been trained yet, none is set either, and
+    the order stays as it is.
     """
     if len(left) < 2 or not left[0].losses:
         return sorted(left, key=lambda racer: racer.mean)
@@ -481,9 +502,9 @@ def _compare_with_leader(left: Sequence[Racer], rules: Rules) -> list[Racer]:
         [racer.losses for racer in left], rules.seeds, equal_tells=rules.equal_tells
     )
     compared = list(left)
-    for place, racer in enumerate(left):
-        if place != look.leader:
-            compared[place] = replace(racer, behind=look.behind[place], half=look.half[place])
+    for index, racer in enumerate(left):
+        if index != look.leader:
+            compared[index] = replace(racer, behind=look.behind[index], half=look.half[index])
     return sorted(compared, key=lambda racer: racer.mean)
 
 
@@ -529,7 +550,7 @@ class Confirmation:
 
     @property
     def best(self) -> Confirmed:
-        """The leader, the winner once the race is decided, or one that dropped out if no finalist is left."""
+        """The leader: the winner once the race is decided; one of the last to drop out if none is left."""
         return self.rows[0]
 
     @property
@@ -541,8 +562,8 @@ class Confirmation:
 def of_sweep(sweep: Sweep) -> Confirmation | None:
     """Return the results of a sweep's confirmation.
 
-    Returns None if the sweep has no ``confirm``, no trial with a fresh seed, or no finalist. Raises `StoreError` if its
-    sweep.json cannot be read.
+    Returns None if the sweep has no ``confirm``, no trial with a fresh seed, or no finalist. The first objective
+    decides. Raises `StoreError` if its sweep.json cannot be read.
     """
     rules = _read_rules(sweep.folder.read_info())
     if rules is None or not any(trial.role is Role.CONFIRM for trial in sweep.trials):
@@ -572,8 +593,9 @@ def _describe_finalist(
 ) -> Confirmed:
     """Return the result of a racer, with its losses and differences converted to scores of the metric.
 
-    ``trials`` are those with its fresh seeds, ``first`` is the objective that decides. The means on the test data are
-    over those of the trials that were tested.
+    ``place`` is its position among the racers, from 1. ``trials`` are those with its fresh seeds, ``first`` is the
+    objective that decides. The interval is None as long as its width is unknown. The means on the test data are over
+    those of the trials that were tested.
     """
     if math.isnan(racer.mean):
         mean = None
@@ -633,8 +655,8 @@ def _judge_racer(racer: Racer, race: Race) -> tuple[str, str]:
 def _explain_undecided(racer: Racer, race: Race) -> str:
     """Return why a racer that has not dropped out is undecided; "" if nothing prevents a verdict.
 
-    The reasons are that the race goes on, that it ran out of budget, that all other finalists failed, or that there are
-    fewer than `LEAST` fresh seeds.
+    It is the first that holds of these: the race goes on, it ran out of budget, all other finalists failed or there is
+    no other, or the racer has fewer than `LEAST` fresh seeds.
     """
     if not race.over:
         return "the race goes on"
@@ -648,9 +670,9 @@ def _explain_undecided(racer: Racer, race: Race) -> str:
 
 
 def list_runs(ledger: Ledger, first: Objective) -> list[Run]:
-    """Return the trials of a ledger in the form that `run_race` needs; ``first`` is the objective that decides.
+    """Return all trials of a ledger in the form that `run_race` needs; ``first`` is the objective that decides.
 
-    The loss of a trial is that of its last epoch, NaN without one.
+    The loss of a trial is that of its last epoch, also if it has not ended; NaN without a finite value.
     """
     runs = []
     for one in ledger.trials.values():
@@ -687,7 +709,7 @@ def make_rules(confirm: Confirm, spec: Spec) -> Rules:
 def make_run(trial: Trial, first: Objective) -> Run:
     """Return a trial in the form that `run_race` needs; ``first`` is the objective that decides.
 
-    Its loss is NaN if the trial has no value of that objective.
+    Its loss is that of its last epoch, also if it has not ended; NaN if it has no value of that objective.
     """
     loss = first.to_loss(trial.metrics.get(first.name, math.nan))
     return Run(
@@ -703,7 +725,10 @@ def make_run(trial: Trial, first: Objective) -> Run:
 
 
 def _read_rules(info: SweepInfo) -> Rules | None:
-    """Return the settings of the race from a sweep.json; None if it has no ``confirm``, or an incomplete one."""
+    """Return the settings of the race from a sweep.json; None if it has no ``confirm``, or an incomplete one.
+
+    A ``budget`` that is a text is a percentage; anything else is no limit.
+    """
     match info.confirm:
         case {"seeds": int(seeds), "finalists": int(finalists), "budget": budget}:
             if isinstance(budget, str):

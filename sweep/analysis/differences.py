@@ -14,9 +14,9 @@ _ABSENT = object()
 
 
 def require_same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
-    """Return the objectives, which all sweeps, at least one, must have in common.
+    """Return the objectives, pairs of metric and goal, which all sweeps, at least one, must have in common.
 
-    Raises `InputError`, with a problem for each sweep whose objectives are not those of the first one.
+    Raises `InputError`, with a problem for each sweep whose objectives are not those of the first one, in their order.
     """
     first = sweeps[0]
     problems = []
@@ -43,14 +43,14 @@ def _describe_objectives(objectives: Objectives) -> str:
 def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
     """Return a warning if trainings differ in more than parameters, such as in code; "" if no difference is known.
 
-    It names the sweeps, among several, whose code or package versions changed while they ran, and says in what the
-    sweeps differ.
+    It says if the code or package versions of a sweep changed while it ran, with the name of the sweep if there are
+    several, and in what the sweeps differ from one another, such as their code or their number of folds.
     """
-    mixed = []
+    mixed = []  # names of the sweeps whose code or packages changed while they ran
     for sweep in sweeps:
         if sweep.info.is_mixed:
             mixed.append(sweep.name)
-    told = []
+    told = []  # sentences
     if mixed:
         if len(sweeps) > 1:
             of = f" of {' and '.join(mixed)}"
@@ -74,8 +74,8 @@ def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
 def list_varying_parameters(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
     """Return the names of the parameters whose values differ between configurations, or that some of them lack.
 
-    ``params`` has the parameters of each configuration; 1 and 1.0 differ. The names are in the order in which they
-    first appear there.
+    ``params`` has the parameters of each configuration; 1 and 1.0 differ, and so do a missing parameter and one that
+    is None. The names are in the order in which they first appear there. The result is empty for a single one.
     """
     names = dict.fromkeys(name for one in params for name in one)
     differing = []

@@ -20,16 +20,16 @@ class LineageStep:
 
 
 def lineage_of(trials: Iterable[Trial], number: int) -> tuple[LineageStep, ...]:
-    """Return which trials trained the epochs of trial ``number``, in order: its ancestors, then the trial itself.
+    """Return which trials trained the epochs of trial ``number``, in order: its oldest ancestor first, itself last.
 
-    Trials that trained none of the epochs are left out. An ancestor is missing from ``trials`` if its start was lost
-    with a damaged line of the log; it and its own ancestors are left out, too. Raises KeyError if ``number`` is not
-    there.
+    ``trials`` are all trials of the sweep. Trials that trained none of the epochs are left out, so the result is empty
+    if there are no epochs. An ancestor is missing from ``trials`` if its start was lost with a damaged line of the log;
+    it and its own ancestors are left out, too. Raises KeyError if ``number`` is not there.
     """
     known = {trial.trial: trial for trial in trials}
-    found: list[LineageStep] = []
+    found: list[LineageStep] = []  # the latest step first
     trial = known[number]
-    last = known[number].epochs
+    last = trial.epochs  # the last epoch that comes from this trial
     while True:
         if trial.parent is None or trial.parent_epoch is None:
             inherited = 0

@@ -59,16 +59,21 @@ class ThinnedCurve:
 
     def __init__(self) -> None:
         self._kept: list[float] = []
-        self._count, self._stride = 0, 1
+        self._count = 0  # all values so far
+        self._stride = 1  # every which value is kept
         self._last = 0.0
 
     def add(self, value: float) -> None:
-        """Add the value of the next epoch; once `MOST` values are kept, every second one is dropped."""
+        """Add the value of the next epoch.
+
+        Once `MOST` values are kept, every second one is dropped, and only half as many of the later values are kept. The
+        latest value is known in any case.
+        """
         if self._count % self._stride == 0:
             self._kept.append(value)
             if len(self._kept) >= MOST:
                 del self._kept[1::2]  # every second value
-                self._stride *= 2
+                self._stride *= 2  # and of later values only those at the same distance
         self._count += 1
         self._last = value
 
@@ -85,10 +90,10 @@ class ThinnedCurve:
             values = [*self._kept, self._last]
         if len(values) <= most:
             return list(values)
-        shown = []
-        for number in range(1, most + 1):
-            place = round(number * len(values) / most) - 1
-            shown.append(values[place])
+        shown = []  # the last value of each of ``most`` parts of about the same length
+        for part in range(1, most + 1):
+            index = round(part * len(values) / most) - 1
+            shown.append(values[index])
         return shown
 
 
@@ -184,7 +189,7 @@ class LogReader:
 
     @property
     def share(self) -> float:
-        """The share of the log that has been read or skipped, from 0 to 1; 1 if the log is empty or does not exist."""
+        """The share of the log's bytes that was read or skipped, from 0 to 1; 1 if it is empty or cannot be found."""
         try:
             size = self._path.stat().st_size
         except OSError:
@@ -197,9 +202,9 @@ class LogReader:
         """Return the next events of the log, about a megabyte at most; an empty list if there are none yet, or no log.
 
         Returns None if the log was replaced (repaired, truncated or rewritten): then discard all earlier events; the
-        next call starts from the beginning. The copy of a sweep in an object store is updated before, at most once a
-        second; nothing is raised if the store is unavailable. Raises `StoreError` if the log is damaged, or the copy
-        cannot be updated for another reason.
+        next call starts from the beginning, whatever the first offset was. If the sweep is in an object store, its copy
+        here is updated before, at most once a second; nothing is raised if the store is unavailable. Raises
+        `StoreError` if the log is damaged, or the copy cannot be updated for another reason.
         """
         if time.monotonic() - self._refreshed > REFRESH_S:
             with suppress(StoreAway):  # the next refresh may succeed
@@ -305,9 +310,9 @@ class Standing:
 
     @property
     def best(self) -> Best | None:
-        """The best configuration so far: the leader of the confirmation, or else the best of the search.
+        """The best configuration so far: the leader of the confirmation, or else the best of the search or the baseline.
 
-        None before a configuration has completed with a finite score.
+        None before a trial has completed with a finite score.
         """
         if not self.confirming:
             return self.searched_best
@@ -317,9 +322,10 @@ class Standing:
         return self._confirmed_best or self.searched_best
 
     def _find_confirmed_best(self) -> Best | None:
-        """Return the leader of the confirmation with its completed trials; None if it has none.
+        """Return the leader of the confirmation, scored by its completed trials; None if it has none.
 
-        Also None if the sweep file is not known or has no ``confirm``.
+        These are its trials with fresh seeds or, before one of them has completed, those of the search. Also None if
+        the sweep file is not known or has no ``confirm``.
         """
         from sweep.analysis import confirmation  # imports numpy, for few sweeps
 
@@ -336,10 +342,10 @@ class Standing:
 
     @property
     def total(self) -> int | None:
-        """The number of trials of the search and the baseline; None if unknown.
+        """The number of trials of the search and the baseline, and of those with fresh seeds that have begun.
 
-        Trials with fresh seeds are added once they have begun. More may have started than were planned: copies that
-        failed are replaced, and a limit may have been lowered.
+        None if unknown. It is at least the number of trials that have started: these may be more than were planned,
+        because copies that failed are replaced, and a limit may have been lowered.
         """
         total = self.outline.total
         if self._present is not None and (
@@ -357,7 +363,7 @@ class Standing:
 
     @property
     def finished(self) -> int:
-        """The number of trials that ended for good, in whatever way."""
+        """The number of trials that ended for good, in whatever way, also those with fresh seeds."""
         return sum(self.ended.values())
 
     @property
@@ -371,7 +377,7 @@ class Standing:
         return self._ledger.note
 
     def list_marked_trials(self) -> list[TrialState]:
-        """Return the trials to which a person has given a star or a note."""
+        """Return the trials that now have a star or a note by a person, in the order of their start."""
         return [trial for trial in self._ledger.trials.values() if trial.starred or trial.note]
 
     @property
@@ -392,7 +398,7 @@ class Standing:
         before = self.last
         if not isinstance(event, SteeringEvent):  # a person may steer a sweep that does not run
             self.last = event.time
-        change = self._ledger.observe(event)
+        change = self._ledger.observe(event)  # what the event means, such as `ledger.Started`
         if self._present is not None:
             change = self._follow_change(self._present, change)
         match change:
@@ -404,7 +410,7 @@ class Standing:
                 if trial.role is Role.CONFIRM:
                     self.confirming.add(trial.number)
                 self.started += 1
-                self._knows_confirmed_best = False
+                self._knows_confirmed_best = False  # `best` finds it again
                 self.running[trial.number] = self._add_open_trial(trial)
                 self._at_once.append(len(self.running))
             case ledger.Interrupted() | ledger.Reopened() | ledger.Ended():
@@ -421,7 +427,11 @@ class Standing:
         return None
 
     def _follow_confirmation(self, trial: TrialState, event: TrialStarted | EpochReported) -> None:
-        """Record that the session now trains only fresh seeds, or that the search goes on, as it reports an epoch."""
+        """Record since when the session trains only fresh seeds, in `_confirming_since`; ``event`` is the trial's.
+
+        That is from the first event of a trial with a fresh seed on, until a trial of the search reports an epoch.
+        Events of the baseline change nothing.
+        """
         if trial.role is Role.CONFIRM:
             if self._confirming_since is None:
                 self._confirming_since = event.time
@@ -429,32 +439,33 @@ class Standing:
             self._confirming_since = None
 
     def _follow_change(self, present: PresentSpec, change: ledger.Change) -> ledger.Change:
-        """Apply a change of the log to the present spec, and return it.
+        """Let the present spec observe what an event of the log has changed, and return the change.
 
-        A change after which the sweep file is not valid is applied together with the next one, and these are returned
-        as one. The outline's sweep file may have later changes that do not fit an earlier one, or another version of
-        sweep has made the change.
+        A change of the sweep file after which the file is not valid is kept and applied together with the next change of
+        the file; then both are returned as one. That happens because the outline's sweep file may have later changes
+        that do not fit an earlier one, or because another version of sweep has made the change.
         """
         if not (isinstance(change, ledger.Steered) and isinstance(change.event, SweepChanged)):
             present.observe(change)
             return change
         event = change.event
-        if self._invalid_change is not None:
+        if self._invalid_change is not None:  # apply both as one
             settings = {**self._invalid_change.settings, **event.settings}
             dropped = (*self._invalid_change.dropped, *event.dropped)
             event = structs.replace(event, settings=settings, dropped=dropped)
-        merged = ledger.Steered(event)
+        change_of_file = ledger.Steered(event)
         try:
-            present.observe(merged)
+            present.observe(change_of_file)
             self._invalid_change = None
-        except InputError:
+        except InputError:  # the spec is as before
             self._invalid_change = event
-        return merged
+        return change_of_file
 
     def _steer(self, event: SteeringEvent) -> None:
         """Apply a changed sweep file, and record whether a sweep whose session has ended was changed or added to.
 
-        Notes and stars change nothing here.
+        Added are configurations, by a person. Notes and stars change nothing here. Without a sweep file in the outline,
+        no change is applied.
         """
         if isinstance(event, SweepChanged | ConfigurationsEnqueued):
             self.is_steered_after_end = self.over is not None
@@ -462,9 +473,10 @@ class Standing:
             self._apply_change(event, self._present.spec)
 
     def _apply_change(self, event: SweepChanged, spec: Spec) -> None:
-        """Apply a changed sweep file, ``spec``: its limits, its rule and its repeats.
+        """Apply the sweep file after a change, ``spec``: its limits, its stopping rule and its repeats.
 
-        If the stopping rule has changed, survivors are no longer predicted by rehearsing the earlier rule.
+        If the stopping rule has changed, survivors are from now on estimated from those so far, without rehearsing a
+        rule. If ``repeats`` is among the changed keys, the best configuration is found again.
         """
         before = self.outline
         self.outline = Outline.of(spec)
@@ -475,7 +487,7 @@ class Standing:
             self._find_best_again()
 
     def _add_open_trial(self, trial: TrialState) -> Open:
-        """Add a trial that starts or is reopened to the open ones, and return it."""
+        """Add a trial that starts or is reopened to the open ones, without a score or a curve, and return it."""
         opened = Open(trial, self.outline.epochs_of(trial.params), self.outline.counts_epochs)
         opened.reached = opened.done
         self.open[trial.number] = opened
@@ -507,26 +519,27 @@ class Standing:
     def epochs_per_s(self, now: float) -> float:
         """Return the number of epochs per second over the ten seconds before ``now``, in seconds since 1970.
 
-        If the present session is younger, its whole time counts. Epochs that were reused from another sweep do not
-        count.
+        If the present session is younger, it is over the time since its start, at least one second. Epochs that were
+        reused from another sweep do not count.
         """
         if self.session is None:
             since = now - RATE_S
         else:
             since = max(now - RATE_S, self.session)
-        # a second that has begun before ``since`` and ends after it counts, too
+        # epochs are counted by whole seconds; one that begins before ``since`` and ends after it counts, too
         count = sum(epochs for second, epochs in self._seconds if since - 1 < second <= now)
         return count / max(now - since, 1.0)
 
     @property
     def longest_epoch_s(self) -> float:
-        """The seconds of the longest of the latest 256 epochs; 0 before the first one."""
+        """The seconds of the longest of the latest 256 epochs that were trained here; 0 before the first one."""
         return max(self._epoch_s, default=0.0)
 
     def rungs(self) -> list[RungStatus]:
         """Return the status of each epoch at which trials can be or were pruned, ascending.
 
-        Epochs are in the units in which the rule counts. Trials with fresh seeds are not among those that reached it.
+        Epochs are in the units in which the rule counts: hundredths of a trial's minutes if only these end a trial.
+        Trials with fresh seeds are not among those that reached it. Those that a person stopped do not count as pruned.
         """
         # + leaves out epochs with a count of 0
         epochs = sorted({*self.outline.decisions, *+self._pruned})
@@ -538,7 +551,8 @@ class Standing:
     def survivors(self) -> float | None:
         """Estimate how many trials of the sweep will end by training all their epochs, including those that have.
 
-        Trials with fresh seeds do not count. Return None if the number of trials is unknown.
+        Trials with fresh seeds do not count. Return None if the number of trials is unknown, unless only fresh seeds are
+        trained now.
         """
         waiting = self._count_trials_to_start()
         if waiting is None:
