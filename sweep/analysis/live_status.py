@@ -66,8 +66,8 @@ class ThinnedCurve:
     def add(self, value: float) -> None:
         """Add the value of the next epoch.
 
-        Once `MOST` values are kept, every second one is dropped, and only half as many of the later values are kept. The
-        latest value is known in any case.
+        Once `MOST` values are kept, every second one is dropped, and only half as many of the later values are kept.
+        The latest value is known in any case.
         """
         if self._count % self._stride == 0:
             self._kept.append(value)
@@ -237,9 +237,9 @@ class Standing:
     def __init__(self, outline: Outline) -> None:
         self.outline = outline
         if outline.spec is None:
-            self._present = None
+            self._present_spec = None
         else:
-            self._present = _follow_spec(outline.spec)
+            self._present_spec = _follow_spec(outline.spec)
         # the changes whose result is not valid, as one; see `_follow_change`
         self._invalid_change: SweepChanged | None = None
         self._ledger = Ledger(keep_epochs=False)
@@ -247,7 +247,7 @@ class Standing:
         # the open trials that train now, in the order of their start
         self.running: dict[int, Open] = {}
         self.ended: dict[Status, int] = dict.fromkeys(Status, 0)
-        self._whole = 0  # trials that trained all their epochs, without those with fresh seeds
+        self._trained_to_end = 0  # trials that trained all their epochs, without those with fresh seeds
         self.failures: dict[tuple[Status, str], Failure] = {}
         self.searched_best: Best | None = None  # by the trials of the search alone
         self._confirmed_best: Best | None = None
@@ -267,25 +267,26 @@ class Standing:
         self._trained_s = 0.0
         self._gpu_s = 0.0  # GPU-seconds of training
         self.cost = 0.0  # of the GPUs, over all epochs
-        self._cost_s = 0.0  # training time of the epochs that have a cost
+        self._priced_s = 0.0  # training time of the epochs that have a cost
         # costs of first epochs, which include the start of the trial
-        self._cost_first: deque[float] = deque(maxlen=RECENT)
-        self._cost_later: deque[float] = deque(maxlen=RECENT)  # costs of other epochs
+        self._first_epoch_costs: deque[float] = deque(maxlen=RECENT)
+        self._later_epoch_costs: deque[float] = deque(maxlen=RECENT)  # costs of other epochs
         self.measures = False  # whether trials measure their use of resources
         self.confirming: set[int] = set()  # trials with fresh seeds
-        self._earlier_s = 0.0  # duration of the sessions before the current one
+        self._earlier_sessions_s = 0.0  # duration of the sessions before the current one
         self.spent = Spending()
         # since when the current session has trained only fresh seeds; None while the search goes on
         self._confirming_since: float | None = None
-        self._confirmed_s = 0.0  # how long earlier sessions trained only fresh seeds
+        self._earlier_confirming_s = 0.0  # how long earlier sessions trained only fresh seeds
         # the kind of failure of trials that may be retried
-        self._failed: dict[int, tuple[Status, str]] = {}
-        self._reached: Counter[int] = Counter()  # trials by epoch, in the units of the rungs
-        # trials that ended early or pause, by their last epoch
-        self._lost: Counter[int] = Counter()
-        self._pruned: Counter[int] = Counter()
+        self._failure_kinds: dict[int, tuple[Status, str]] = {}
+        self._reached_by_unit: Counter[int] = Counter()  # trials by epoch, in the units of the rungs
+        # trials that ended early or pause, by their last epoch, also in these units
+        self._lost_by_unit: Counter[int] = Counter()
+        # those of them that the stopping rule ended
+        self._pruned_by_unit: Counter[int] = Counter()
         # trials paused by a stopping rule, and the epochs where they paused
-        self._paused: dict[int, int] = {}
+        self._paused_at: dict[int, int] = {}
         rule = outline.rule
         # whether the rule can be rehearsed: not a user's own, nor one that pauses trials
         acts = not (isinstance(rule, NoTermination | Own) or rule.pauses)
@@ -299,20 +300,20 @@ class Standing:
             if acts
             else None
         )
-        self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration
-        self._params: dict[str, Params] = {}  # of these configurations
+        self._scores_of_configurations: dict[str, dict[int, float]] = {}  # of completed trials, by configuration
+        self._params_of_configurations: dict[str, Params] = {}  # of these configurations
         # pairs [second, epochs that ended in it]
-        self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)
-        self._epoch_s: deque[float] = deque(maxlen=RECENT)
-        self._overhead_s: deque[float] = deque(maxlen=RECENT)
+        self._epochs_by_second: deque[list[int]] = deque(maxlen=RATE_S + 2)
+        self._epoch_times_s: deque[float] = deque(maxlen=RECENT)
+        self._overheads_s: deque[float] = deque(maxlen=RECENT)
         # how many trials ran, at the latest starts of trials
-        self._at_once: deque[int] = deque(maxlen=32)
+        self._running_counts: deque[int] = deque(maxlen=32)
 
     @property
     def best(self) -> Best | None:
-        """The best configuration so far: the leader of the confirmation, or else the best of the search or the baseline.
+        """The best configuration so far: the leader of the confirmation, or else the best of the search.
 
-        None before a trial has completed with a finite score.
+        The baseline counts as one of the search. None before a trial has completed with a finite score.
         """
         if not self.confirming:
             return self.searched_best
@@ -348,10 +349,10 @@ class Standing:
         because copies that failed are replaced, and a limit may have been lowered.
         """
         total = self.outline.total
-        if self._present is not None and (
-            self._present.is_steered or self._present.repeats_changed
+        if self._present_spec is not None and (
+            self._present_spec.is_steered or self._present_spec.repeats_changed
         ):
-            total = self._present.all_trials
+            total = self._present_spec.all_trials
         if total is None:
             return None
         return max(total + len(self.confirming), self.started)
@@ -369,7 +370,7 @@ class Standing:
     @property
     def spec(self) -> Spec | None:
         """The sweep file with all changes so far; None if the outline has no sweep file."""
-        return None if self._present is None else self._present.spec
+        return None if self._present_spec is None else self._present_spec.spec
 
     @property
     def note(self) -> str:
@@ -388,7 +389,7 @@ class Standing:
     @property
     def paused(self) -> int:
         """The number of trials that wait until `early_terminate` resumes them."""
-        return len(self._paused)
+        return len(self._paused_at)
 
     def observe(self, event: Event) -> FinishedTrial | None:
         """Update the state with an event; return the trial that it ended, interrupted or reopened, or None.
@@ -399,8 +400,8 @@ class Standing:
         if not isinstance(event, SteeringEvent):  # a person may steer a sweep that does not run
             self.last = event.time
         change = self._ledger.observe(event)  # what the event means, such as `ledger.Started`
-        if self._present is not None:
-            change = self._follow_change(self._present, change)
+        if self._present_spec is not None:
+            change = self._follow_change(self._present_spec, change)
         match change:
             case ledger.Reported(trial, report):
                 self._follow_confirmation(trial, report)
@@ -412,7 +413,7 @@ class Standing:
                 self.started += 1
                 self._knows_confirmed_best = False  # `best` finds it again
                 self.running[trial.number] = self._add_open_trial(trial)
-                self._at_once.append(len(self.running))
+                self._running_counts.append(len(self.running))
             case ledger.Interrupted() | ledger.Reopened() | ledger.Ended():
                 return self._end(change)
             case ledger.Steered(steered):
@@ -441,8 +442,8 @@ class Standing:
     def _follow_change(self, present: PresentSpec, change: ledger.Change) -> ledger.Change:
         """Let the present spec observe what an event of the log has changed, and return the change.
 
-        A change of the sweep file after which the file is not valid is kept and applied together with the next change of
-        the file; then both are returned as one. That happens because the outline's sweep file may have later changes
+        A change of the sweep file after which the file is not valid is kept and applied together with the next change
+        of the file; then both are returned as one. That happens because the outline's sweep file may have later changes
         that do not fit an earlier one, or because another version of sweep has made the change.
         """
         if not (isinstance(change, ledger.Steered) and isinstance(change.event, SweepChanged)):
@@ -469,8 +470,8 @@ class Standing:
         """
         if isinstance(event, SweepChanged | ConfigurationsEnqueued):
             self.is_steered_after_end = self.over is not None
-        if isinstance(event, SweepChanged) and self._present is not None:
-            self._apply_change(event, self._present.spec)
+        if isinstance(event, SweepChanged) and self._present_spec is not None:
+            self._apply_change(event, self._present_spec.spec)
 
     def _apply_change(self, event: SweepChanged, spec: Spec) -> None:
         """Apply the sweep file after a change, ``spec``: its limits, its stopping rule and its repeats.
@@ -501,11 +502,11 @@ class Standing:
         """
         if self.session is None:
             return 0.0
-        return self._earlier_s + max(self._find_session_end(now) - self.session, 0.0)
+        return self._earlier_sessions_s + max(self._find_session_end(now) - self.session, 0.0)
 
     def counted_s(self, now: float) -> float:
         """Return the seconds of `active_s` that count towards the budget of hours: those of fresh seeds do not."""
-        active_s = self.active_s(now) - self._confirmed_s
+        active_s = self.active_s(now) - self._earlier_confirming_s
         if self._confirming_since is not None:
             active_s -= max(self._find_session_end(now) - self._confirming_since, 0.0)
         return max(active_s, 0.0)
@@ -527,13 +528,16 @@ class Standing:
         else:
             since = max(now - RATE_S, self.session)
         # epochs are counted by whole seconds; one that begins before ``since`` and ends after it counts, too
-        count = sum(epochs for second, epochs in self._seconds if since - 1 < second <= now)
+        count = 0
+        for second, epochs in self._epochs_by_second:
+            if since - 1 < second <= now:
+                count += epochs
         return count / max(now - since, 1.0)
 
     @property
     def longest_epoch_s(self) -> float:
         """The seconds of the longest of the latest 256 epochs that were trained here; 0 before the first one."""
-        return max(self._epoch_s, default=0.0)
+        return max(self._epoch_times_s, default=0.0)
 
     def rungs(self) -> list[RungStatus]:
         """Return the status of each epoch at which trials can be or were pruned, ascending.
@@ -541,79 +545,100 @@ class Standing:
         Epochs are in the units in which the rule counts: hundredths of a trial's minutes if only these end a trial.
         Trials with fresh seeds are not among those that reached it. Those that a person stopped do not count as pruned.
         """
-        # + leaves out epochs with a count of 0
-        epochs = sorted({*self.outline.decisions, *+self._pruned})
+        epochs = sorted({*self.outline.decisions, *self._pruned_by_unit})
         statuses = []
         for epoch in epochs:
-            statuses.append(RungStatus(epoch, self._reached[epoch], self._pruned[epoch]))
+            reached, pruned = self._reached_by_unit[epoch], self._pruned_by_unit[epoch]
+            statuses.append(RungStatus(epoch, reached, pruned))
         return statuses
 
     def survivors(self) -> float | None:
         """Estimate how many trials of the sweep will end by training all their epochs, including those that have.
 
-        Trials with fresh seeds do not count. Return None if the number of trials is unknown, unless only fresh seeds are
-        trained now.
+        Trials with fresh seeds do not count. Return None if the number of trials is unknown, unless only fresh seeds
+        are trained now.
         """
         waiting = self._count_trials_to_start()
         if waiting is None:
             return None
         if self._confirming_since is not None:
             # the search is over, except for trials that were still running when the first fresh seed began
-            going = [trial for _, trial in self._list_going()]
-            return self._whole + sum(trial.state.role is not Role.CONFIRM for trial in going)
+            of_search = 0
+            for _, trial in self._list_going():
+                of_search += trial.state.role is not Role.CONFIRM
+            return self._trained_to_end + of_search
         prospect = self._prospect()
-        return self._whole + prospect.whole + waiting * prospect.waiting_whole
+        return self._trained_to_end + prospect.whole + waiting * prospect.waiting_whole
 
     def waiting(self) -> int | None:
-        """Return the number of trials that have not started; None if the number of all trials is unknown."""
+        """Return how many trials of `total` have not started, at least 0; None if `total` is unknown."""
         if self.total is None:
             return None
         return max(self.total - self.started, 0)
 
     def left_s(self, now: float) -> float | None:
-        """Estimate the seconds until the sweep ends, from epoch times and the recent number of concurrent trials.
+        """Estimate the seconds until the sweep ends, at least 0: until all trials have ended or a budget is spent.
 
-        The sweep's budgets limit the estimate. Returns None if the last session has ended, before the first epoch, or
-        if neither the number of trials nor a budget is known.
+        ``now`` is the time in seconds since 1970. Returns None if the last session has ended, before an epoch was
+        trained, or if neither the number of trials nor a budget is known. While only fresh seeds are trained, no budget
+        counts, and no trials but those that have begun.
         """
-        if self.over is not None or not self._epoch_s:
+        if self.over is not None or not self._epoch_times_s:
             return None
-        epoch_s = self._unit_s
+        # the number of workers: the most trials that have recently run at once
+        slots = max(*self._running_counts, len(self.running), 1)
+        bounds = []  # seconds to each end that is known; the first of them ends the sweep
+        waiting = self._count_trials_to_start()
+        if waiting is not None:
+            bounds.append(self._estimate_seconds_of_trials(now, waiting, slots))
+        bounds += self._list_seconds_of_budgets(now, slots)
+        return max(min(bounds), 0.0) if bounds else None
+
+    def _estimate_seconds_of_trials(self, now: float, waiting: int, slots: int) -> float:
+        """Estimate the seconds until the open trials and ``waiting`` new ones have ended, with ``slots`` workers.
+
+        At least one epoch must have been trained.
+        """
+        unit_s = self._unit_s
         # The lower quartile, because a worker's first trial also imports and compiles, which its later trials do not.
-        if self._overhead_s:
-            overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4]
+        if self._overheads_s:
+            overhead_s = sorted(self._overheads_s)[len(self._overheads_s) // 4]
         else:
             overhead_s = 0.0
-        # the most trials that have recently run at once
-        slots = max(*self._at_once, len(self.running), 1)
-        waiting = self._count_trials_to_start()
+        prospect = self._prospect()
+        seconds_left = []  # of each open trial
+        for (number, trial), units_left in zip(self._list_going(), prospect.left, strict=True):
+            left_s = units_left * unit_s
+            if number in self.running:
+                left_s += self._time_under_way(trial, now, overhead_s)
+            seconds_left.append(max(left_s, 0.0))
+        new_trial_s = prospect.waiting_left * unit_s + overhead_s
+        return estimate_seconds_left(seconds_left, waiting, new_trial_s, slots)
+
+    def _list_seconds_of_budgets(self, now: float, slots: int) -> list[float]:
+        """Return the estimated seconds until each budget of the sweep is spent, with ``slots`` trials training at once.
+
+        They are negative if more is spent. Budgets whose use is not known yet are left out. At least one epoch must
+        have been trained.
+        """
         limits = self._find_limits()
-        bounds = []
-        if waiting is not None:
-            prospect = self._prospect()
-            seconds_left = []
-            for (number, trial), left in zip(self._list_going(), prospect.left, strict=True):
-                left_s = left * epoch_s
-                if number in self.running:
-                    left_s += self._time_under_way(trial, now, overhead_s)
-                seconds_left.append(max(left_s, 0.0))
-            each_s = prospect.waiting_left * epoch_s + overhead_s
-            bounds.append(estimate_seconds_left(seconds_left, waiting, each_s, slots))
+        seconds = []
         if limits.hours is not None:
-            bounds.append(limits.hours * 3600 - self.counted_s(now))
+            seconds.append(limits.hours * 3600 - self.counted_s(now))
         if limits.epochs is not None:
-            # this budget counts epochs, also if `epoch_s` is that of a hundredth of a trial's minutes
-            bounds.append((limits.epochs - self.spent.epochs) * fmean(self._epoch_s) / slots)
+            # this budget counts epochs, even if the units of a trial are hundredths of its minutes
+            left_epochs = limits.epochs - self.spent.epochs
+            seconds.append(left_epochs * fmean(self._epoch_times_s) / slots)
         if limits.gpu_hours is not None and self._gpu_s:
             left_gpu_s = limits.gpu_hours * 3600 - self.spent.gpu_s
             # GPU-seconds as seconds of one trial
-            bounds.append(left_gpu_s * self._trained_s / self._gpu_s / slots)
+            seconds.append(left_gpu_s * self._trained_s / self._gpu_s / slots)
         if limits.money is not None and self.cost:
-            bounds.append((limits.money - self.spent.cost) / self._cost_per_s / slots)
-        return max(min(bounds), 0.0) if bounds else None
+            seconds.append((limits.money - self.spent.cost) / self._cost_per_s / slots)
+        return seconds
 
     def _count_trials_to_start(self) -> int | None:
-        """Return the number of trials that are still to start; None if unknown.
+        """Return the number of trials that are still to start, as `waiting`; None if unknown.
 
         It is 0 while only fresh seeds are trained, because it is not known how many of these follow.
         """
@@ -630,8 +655,9 @@ class Standing:
     def _time_under_way(self, trial: Open, now: float, overhead_s: float) -> float:
         """Return the seconds to add to the time that a running trial's remaining epochs take.
 
-        Before the trial's first epoch, it is the rest of the start-up time, at least 0. Later, it is the time since the
-        last report as a negative number, limited to the time of the longest epoch, or to `STEP_S` if that is longer.
+        Before the trial's first epoch, these are the rest of the start-up time ``overhead_s``, at least 0. Later, it is
+        minus the time since the last report, because a part of the next epoch is already trained. This time counts up
+        to that of the longest epoch, or up to `STEP_S` if that is longer.
         """
         if trial.heard is None:
             return max(overhead_s - max(now - trial.state.started, 0.0), 0.0)
@@ -640,11 +666,17 @@ class Standing:
 
     @property
     def trained_trials(self) -> float:
-        """The training so far, in trials: 1 for each trial that has ended, and the trained share of each open one."""
+        """The training so far, in trials: 1 for each trial that has ended, however early, and a share of each open one.
+
+        The share is that of `count_trained`.
+        """
         return self.finished + self.count_trained(self.open.values())
 
     def count_trained(self, trials: Iterable[Open]) -> float:
-        """Return the sum of the trained shares of ``trials``, each at most 1; one at half of its epochs counts 0.5."""
+        """Return the sum of the trained shares of ``trials``, each at most 1; one at half of its epochs counts 0.5.
+
+        A trial without epochs to train counts 0.
+        """
         return sum(min(trial.done / trial.of, 1.0) for trial in trials if trial.of)
 
     @property
@@ -654,9 +686,10 @@ class Standing:
         If both epochs and minutes limit a trial, it is the mean time of an epoch, but at most the trial's minutes
         divided by its epochs. At least one epoch must have been trained.
         """
-        epoch_s = fmean(self._epoch_s)
+        epoch_s = fmean(self._epoch_times_s)
         if self.outline.minutes is None:
             return epoch_s
+        # `epochs` is 100 if only the minutes end a trial
         unit_s = 60 * self.outline.minutes / self.outline.epochs
         # a trial with epochs as well ends at the limit that it reaches first
         if self.outline.counts_epochs:
@@ -665,41 +698,43 @@ class Standing:
 
     @property
     def _cost_per_s(self) -> float:
-        """Mean cost of one second in which one trial trains."""
-        return self.cost / max(self._cost_s, 1e-9)
+        """Mean cost of one second in which one trial trains, over the epochs that have a cost; 0 without any."""
+        return self.cost / max(self._priced_s, 1e-9)
 
     def cost_in_all(self, now: float) -> float | None:
         """Estimate what the sweep's GPUs will have cost in all when it ends; None if that cannot be estimated.
 
         After the end of the last session, this is the cost so far, even if that is 0. Otherwise the cost of what is
         left is added to the cost so far. If the number of trials is known, what is left are the epochs expected of open
-        and future trials, each at the mean cost of an epoch. If it is unknown, what is left is the time until the end
-        (`left_s`), in which the trials that run now continue at the mean cost of a second of training. A budget in
-        money is the upper limit. None before an epoch with a cost was trained, or if that time is unknown as well.
+        and future trials, each at the mean cost of an epoch, and more for the first epoch of a new trial. If it is
+        unknown, what is left is the time until the end (`left_s`), in which the trials that run now continue at the
+        mean cost of a second of training. A budget in money is the upper limit. Returns None before an epoch with a
+        cost was trained, or if neither the number of trials, nor that time, nor a budget in money is known.
         """
         if self.over is not None:
             return self.cost
-        if not self.cost or not self._epoch_s:
+        if not self.cost or not self._epoch_times_s:
             return None
         waiting = self._count_trials_to_start()
         limits = self._find_limits()
-        bounds = []
+        bounds = []  # costs, of which the smallest is the estimate
         if limits.money is not None:
             # the budget, and what fresh seeds have cost in earlier sessions
             bounds.append(limits.money + self.cost - self.spent.cost)
         if waiting is not None:
             prospect = self._prospect()
+            # units of open and new trials: epochs, or hundredths of their minutes
             left = sum(prospect.left) + waiting * prospect.waiting_left
-            if self._cost_later:
-                each = fmean(self._cost_later)
+            if self._later_epoch_costs:
+                each = fmean(self._later_epoch_costs)
             else:
                 each = self.cost / max(self.epochs, 1)
-            # `left` counts units, which may be shorter than epochs
+            # the cost of an epoch becomes that of a unit, which may be shorter
             if self.outline.minutes is not None:
-                each *= self._unit_s / fmean(self._epoch_s)
+                each *= self._unit_s / fmean(self._epoch_times_s)
             # A first epoch costs more than a later one, because of the start-up; the lower quartile, as in `left_s`.
-            if self._cost_first:
-                first = sorted(self._cost_first)[len(self._cost_first) // 4]
+            if self._first_epoch_costs:
+                first = sorted(self._first_epoch_costs)[len(self._first_epoch_costs) // 4]
             else:
                 first = each
             bounds.append(self.cost + left * each + waiting * max(first - each, 0.0))
@@ -710,57 +745,61 @@ class Standing:
     def usage(self) -> Mapping[str, float]:
         """Return the resources that the running trials used in their last epochs; empty if they measure none.
 
-        The keys, each only if it was measured, are ``cpu_cores`` and ``memory_peak_bytes``, summed over trials, and
-        ``gpu_utilization``, their mean.
+        The keys, each only if a trial has measured a finite value, are ``cpu_cores`` and ``memory_peak_bytes``, summed
+        over trials, and ``gpu_utilization``, the mean over those that measure it. All other measures are left out.
         """
-        found: dict[str, list[float]] = {}
+        values_by_name: dict[str, list[float]] = {}
         for trial in self.running.values():
             for name, value in trial.measures.items():
                 if math.isfinite(value):
-                    found.setdefault(name, []).append(value)
-        sums = ("cpu_cores", "memory_peak_bytes")
-        known = {}
-        for name, values in found.items():
-            if name in sums:
-                known[name] = sum(values)
-        shares = {}
-        for name, values in found.items():
-            if name == "gpu_utilization":
-                shares[name] = fmean(values)
-        return known | shares
+                    values_by_name.setdefault(name, []).append(value)
+        sums = {}
+        means = {}
+        for name, values in values_by_name.items():
+            if name in ("cpu_cores", "memory_peak_bytes"):
+                sums[name] = sum(values)
+            elif name == "gpu_utilization":
+                means[name] = fmean(values)
+        return sums | means
 
     def _prospect(self) -> Prospect:
-        """Estimate how far open and new trials will train: by rehearsing the rule, or from survival so far."""
-        going = {}
+        """Estimate how far open and new trials will train: by rehearsing the stopping rule, or from survival so far.
+
+        The open trials are those of `_list_going`, in the same order.
+        """
+        going = {}  # by trial: units trained, and units to train
         for number, trial in self._list_going():
             going[number] = (trial.done, trial.of)
-        if self._foresight is None:
-            return estimate_survival(self._reached, self._lost).prospect(
+        if self._foresight is None:  # the rule cannot be rehearsed
+            return estimate_survival(self._reached_by_unit, self._lost_by_unit).prospect(
                 [*going.values()], self.outline.expected_length
             )
-        # without the pruned trials, since the rehearsed rule prunes by itself
+        # only the trials that failed or pause, since the rehearsed rule prunes by itself
         return self._foresight.prospect(
-            going, self._count_trials_to_start() or 0, self._lost - self._pruned
+            going, self._count_trials_to_start() or 0, self._lost_by_unit - self._pruned_by_unit
         )
 
     def _list_going(self) -> list[tuple[int, Open]]:
-        """Return the open trials by number, without paused ones, which count as lost at the epoch of their pause.
+        """Return the open trials that are expected to train on, as pairs of number and trial, in the order of `open`.
 
-        While only fresh seeds are trained, trials of the search that are open but not running are left out, too.
+        Paused ones are left out, as they count among those that ended early, at the epoch of their pause. While only
+        fresh seeds are trained, trials of the search or the baseline that are open but not running are left out, too.
         """
         going = []
+        is_confirming = self._confirming_since is not None
         for number, trial in self.open.items():
-            is_left_open = self._confirming_since is not None and not (
-                number in self.running or trial.state.role is Role.CONFIRM
-            )
-            if number not in self._paused and not is_left_open:
-                going.append((number, trial))
+            if number in self._paused_at:
+                continue
+            is_fresh = trial.state.role is Role.CONFIRM
+            if is_confirming and number not in self.running and not is_fresh:
+                continue
+            going.append((number, trial))
         return going
 
     def _count_epoch(self, state: TrialState, event: EpochReported) -> None:
-        """Count an epoch of a trial, which trains from now on: its time, its cost, its score and its rungs.
+        """Count an epoch of an open trial: its time, its cost, its score and its rungs; the trial is running from now on.
 
-        Of an epoch that was reused from another sweep, neither the time nor the cost counts, nor the epoch in `epochs`.
+        An epoch that was reused from another sweep counts only for the score and the rungs: nothing was trained.
         """
         self.has_reported = True
         trial = self.running[state.number] = self.open[state.number]
@@ -769,9 +808,9 @@ class Standing:
         # in a sweep with minutes, an epoch may reach several units of the trial, or none
         new_units = range(trial.reached + 1, trial.done + 1)
         for unit in new_units:
-            # no rule stops trials with fresh seeds
-            self._reached[unit] += state.role is not Role.CONFIRM
-            if self._foresight is not None:
+            if state.role is not Role.CONFIRM:  # no rule stops trials with fresh seeds
+                self._reached_by_unit[unit] += 1
+            if self._foresight is not None:  # the stopping rule is rehearsed
                 loss = self.outline.objective.loss(event.metrics)
                 self._foresight.hear(state.number, unit, loss, event.time_s / len(new_units))
         trial.reached = trial.done
@@ -781,11 +820,11 @@ class Standing:
         if event.measures:
             trial.measures = event.measures
             self.measures = True
-        if event.memo:
+        if event.memo:  # the epoch was reused
             trial.trained_s = None
             return
         self.epochs += 1
-        self._epoch_s.append(event.time_s)
+        self._epoch_times_s.append(event.time_s)
         self._trained_s += event.time_s
         self._gpu_s += self.outline.limits.gpu_s(event)
         if state.role is not Role.CONFIRM:
@@ -794,23 +833,24 @@ class Standing:
             self.spent.cost += event.measures.get(COST, 0.0)
         if COST in event.measures:
             self.cost += event.measures[COST]
-            self._cost_s += event.time_s
-            (self._cost_first if event.epoch == 1 else self._cost_later).append(
-                event.measures[COST]
-            )
+            self._priced_s += event.time_s
+            # a first epoch includes the start of its trial
+            costs = self._first_epoch_costs if event.epoch == 1 else self._later_epoch_costs
+            costs.append(event.measures[COST])
         if trial.trained_s is not None:
             trial.trained_s += event.time_s
+        # the last pair is [second, epochs that ended in it]
         second = int(event.time)
-        if not self._seconds or self._seconds[-1][0] < second:
-            self._seconds.append([second, 0])
-        self._seconds[-1][1] += 1
+        if not self._epochs_by_second or self._epochs_by_second[-1][0] < second:
+            self._epochs_by_second.append([second, 0])
+        self._epochs_by_second[-1][1] += 1
 
     def _end(self, change: ledger.Interrupted | ledger.Reopened | ledger.Ended) -> FinishedTrial:
         """Update all counts by the end, interruption or reopening of a trial, and return its result.
 
         An interrupted or reopened trial stays open; one that the stopping rule pauses counts as paused as well. A
-        completed trial is compared with the best one. One that failed or was infeasible is counted as
-        `_count_failure` says.
+        completed trial is compared with the best one. One that failed, diverged, ran out of memory or was infeasible is
+        counted as `_count_failure` says.
         """
         state, event = change
         number = state.number
@@ -820,12 +860,12 @@ class Standing:
         if isinstance(change, ledger.Reopened):
             self._reopen(state)
         trial = self.open[number]
-        # without rungs, it only waits for other trials of its population
+        # without decision epochs, there is no rule: it only waits for other trials of its population
         if event.pauses and self.outline.decisions:
-            self._paused[number] = trial.done
-            self._lost[trial.done] += 1
+            self._paused_at[number] = trial.done
+            self._lost_by_unit[trial.done] += 1
         took_s = event.facts.lived_s
-        if took_s is None:
+        if took_s is None:  # its worker has not measured it
             began = state.started if event.facts.started is None else event.facts.started
             took_s = max(event.time - began, 0.0)
         ended = FinishedTrial(
@@ -836,37 +876,41 @@ class Standing:
             return ended
         del self.open[number]
         self.ended[event.status] += 1
-        self._whole += event.status in WHOLE and state.role is not Role.CONFIRM
+        if event.status in WHOLE and state.role is not Role.CONFIRM:  # it trained all its epochs
+            self._trained_to_end += 1
         if self._foresight is not None:
             self._foresight.end(number, (trial.done, trial.of))
         self.latest.append(ended)
         if trial.trained_s is not None and trial.state.epoch:  # trained here, and in one go
-            self._overhead_s.append(max(took_s - trial.trained_s, 0.0))
+            self._overheads_s.append(max(took_s - trial.trained_s, 0.0))
         match event.status:
             case Status.COMPLETED:
                 self._compare(ended)
             case Status.INFEASIBLE:
                 self._count_failure(event)
             case Status.PRUNED:
-                self._pruned[trial.done] += not event.asked  # by the stopping rule, not by a person
-                self._lost[trial.done] += 1
+                if not event.asked:  # by the stopping rule, not by a person
+                    self._pruned_by_unit[trial.done] += 1
+                self._lost_by_unit[trial.done] += 1
             case _:
-                self._lost[trial.done] += 1
+                self._lost_by_unit[trial.done] += 1
                 self._count_failure(event)
         return ended
 
     def _unpause(self, trial: int) -> None:
-        """Remove a trial from the paused ones, if it is among them."""
-        epoch = self._paused.pop(trial, None)
+        """Remove a trial from the paused ones and from those that ended early, if it is paused."""
+        epoch = self._paused_at.pop(trial, None)
         if epoch is not None:
-            self._lost[epoch] -= 1
+            self._lost_by_unit[epoch] -= 1
 
     def _count_failure(self, event: TrialEnded) -> None:
-        """Count a trial without a usable result by its status and, if it failed, the type of its error.
+        """Count a trial without a usable result, in `failures`, by its status and, if it failed, the type of its error.
 
-        From `KINDS` kinds on, new ones are counted together as "others".
+        Once there are `KINDS` kinds, new ones are counted together as "others", for each status. The kind of a failed
+        trial is remembered, because it may be reopened.
         """
-        kind = event.status, get_error_type(event.reason) if event.status is Status.FAILED else ""
+        error_type = get_error_type(event.reason) if event.status is Status.FAILED else ""
+        kind = event.status, error_type
         if kind not in self.failures and len(self.failures) >= KINDS:
             kind = event.status, "others"
         failure = self.failures.setdefault(kind, Failure())
@@ -874,19 +918,22 @@ class Standing:
         failure.trial = event.trial
         failure.reason = event.reason
         if event.status is Status.FAILED:
-            self._failed[event.trial] = kind  # for `_reopen`
+            self._failure_kinds[event.trial] = kind  # for `_reopen`
 
     def _reopen(self, state: TrialState) -> None:
-        """Count a failed trial as open again instead of failed."""
+        """Count a failed trial as open again instead of failed, with its last score but without its curve.
+
+        Raises KeyError if its failure was not counted.
+        """
         trial = self._add_open_trial(state)
         # what `_end` has counted is taken back
-        kind = self._failed.pop(state.number)
+        kind = self._failure_kinds.pop(state.number)
         trial.value = state.last.get(self.outline.metric)
         trial.trained_s = None
         if self._foresight is not None:
             self._foresight.reopen(state.number)
         self.ended[Status.FAILED] -= 1
-        self._lost[trial.done] -= 1
+        self._lost_by_unit[trial.done] -= 1
         self.failures[kind].count -= 1
         if not self.failures[kind].count:
             del self.failures[kind]
@@ -895,13 +942,14 @@ class Standing:
         """Begin a session, in which no trial runs yet; ``before`` is the time of the last event before it.
 
         If there was an earlier session, the time from its start to ``before`` is added to the active time, whether it
-        ended or was killed.
+        ended or was killed, and likewise its time with only fresh seeds. What is known of the present session, such as
+        its end and the running trials, is reset.
         """
         # The last event before is the end of the earlier session or, if that was killed, the last that it has logged.
         if before is not None and self.session is not None:
-            self._earlier_s += max(before - self.session, 0.0)
+            self._earlier_sessions_s += max(before - self.session, 0.0)
         if before is not None and self._confirming_since is not None:
-            self._confirmed_s += max(before - self._confirming_since, 0.0)
+            self._earlier_confirming_s += max(before - self._confirming_since, 0.0)
         self._confirming_since = None
         self.session = event.time
         self.over = None
@@ -909,26 +957,27 @@ class Standing:
         self.has_reported = False
         self.is_steered_after_end = False
         self.running.clear()
-        self._at_once.clear()
-        self._seconds.clear()
+        self._running_counts.clear()
+        self._epochs_by_second.clear()
         for trial in self.open.values():  # if its driver was killed, the log has no interruptions
             trial.trained_s = None
 
     def _compare(self, ended: FinishedTrial) -> None:
         """Compare a completed trial's configuration with the best one of the search, which it replaces if it is better.
 
-        Does nothing if the trial has no finite score or is of the confirmation.
+        The configuration is compared with all its scores so far if there are repeats, otherwise with that of the trial
+        alone. Does nothing if the trial has no finite score or is of the confirmation; the baseline counts.
         """
         value = ended.value
         if value is None or not math.isfinite(value) or ended.trial in self.confirming:
             return
         key = configuration_key(ended.params)
-        self._params.setdefault(key, ended.params)
-        trials = self._scores.setdefault(key, {})
-        trials[ended.trial] = value
+        self._params_of_configurations.setdefault(key, ended.params)
+        scores = self._scores_of_configurations.setdefault(key, {})
+        scores[ended.trial] = value
         if not self._averages_repeats:  # each trial counts alone
-            trials = {ended.trial: value}
-        self._compare_with_best(trials, ended.params)
+            scores = {ended.trial: value}
+        self._compare_with_best(scores, ended.params)
 
     @property
     def _averages_repeats(self) -> bool:
@@ -938,30 +987,31 @@ class Standing:
     @property
     def _have_repeats_changed(self) -> bool:
         """Whether a person has changed the number of repeats of this sweep."""
-        return self._present is not None and self._present.repeats_changed
+        return self._present_spec is not None and self._present_spec.repeats_changed
 
     def _find_best_again(self) -> None:
         """Find the best configuration of the search again, after the number of repeats has changed."""
         self.searched_best = None
-        for key, trials in self._scores.items():
-            self._compare_with_best(trials, self._params[key])
+        for key, scores in self._scores_of_configurations.items():
+            self._compare_with_best(scores, self._params_of_configurations[key])
 
-    def _compare_with_best(self, trials: Mapping[int, float], params: Params) -> None:
-        """Replace the best configuration of the search by this one, with the scores ``trials``, if it is better.
+    def _compare_with_best(self, scores: Mapping[int, float], params: Params) -> None:
+        """Replace the best configuration of the search by that with the parameters ``params``, if it is better.
 
-        `_make_sort_key` decides: more trials are better than fewer; with as many, the better mean counts.
+        ``scores`` has the score of each of its completed trials by number. `_make_sort_key` decides: more trials are
+        better than fewer; with as many, the better mean counts. Of equals, the earlier best one stays.
         """
-        best = Best(compute_mean(trials.values()), tuple(sorted(trials)), params)
+        best = Best(compute_mean(scores.values()), tuple(sorted(scores)), params)
         if self.searched_best is None or self._make_sort_key(best) > self._make_sort_key(
             self.searched_best
         ):
             self.searched_best = best
 
     def _make_sort_key(self, best: Best) -> tuple[int, float]:
-        """Return the sort key of a configuration, higher is better: first the number of trials, then the score.
+        """Return the sort key of a configuration, higher is better: the number of its trials and minus its mean loss.
 
-        Trials beyond the number of repeats do not count. There may be some if the number was larger before, or if the
-        search also tries the configuration of the baseline.
+        The number is at most that of the repeats. There may be more trials if there were more repeats before, or if the
+        search also tries the configuration of the baseline; their scores are in the mean.
         """
         # more trials than the others have are no merit
         count = min(len(best.trials), self.outline.repeats)
@@ -969,7 +1019,7 @@ class Standing:
 
 
 def _follow_spec(spec: Spec) -> PresentSpec:
-    """Return a `PresentSpec`, which applies the changes in the log to the spec; its import takes a while."""
+    """Return a `PresentSpec` that begins with ``spec``, to apply the changes in the log; its import takes a while."""
     from sweep.analysis.present_spec import PresentSpec
 
     return PresentSpec(spec)
@@ -978,7 +1028,7 @@ def _follow_spec(spec: Spec) -> PresentSpec:
 def get_error_type(reason: str) -> str:
     """Return the text before the first colon of an error's reason, such as ``ValueError``, cut to 40 characters.
 
-    Returns "failed" if there is no colon.
+    Each run of white space becomes one space. Returns "failed" if there is no colon.
     """
     head, colon, _ = reason.partition(":")
     if not colon:
