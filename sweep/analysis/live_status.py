@@ -904,7 +904,7 @@ class Standing:
             self._lost_by_unit[epoch] -= 1
 
     def _count_failure(self, event: TrialEnded) -> None:
-        """Count a trial without a usable result, in `failures`, by its status and, if it failed, the type of its error.
+        """Count in `failures` a trial without a usable result, by its status and, if it failed, its type of error.
 
         Once there are `KINDS` kinds, new ones are counted together as "others", for each status. The kind of a failed
         trial is remembered, because it may be reopened.

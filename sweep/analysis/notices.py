@@ -46,68 +46,70 @@ class NoticeWatch:
         self.withheld: Notice | None = None  # the end of the search, until the confirmation begins
         self._is_confirmed_next = is_confirmed_next
         self._standing = Standing(outline)
-        self._told_best: Best | None = None
-        self._near: set[str] = set()  # budgets that are nearly spent
-        self._failures: set[str] = set()  # types of errors
-        self._has_verdict = False
-        self._judged = 0  # number of ended trials when the verdict was last looked up
+        self._announced_best: Best | None = None
+        self._announced_budgets: set[str] = set()  # budgets that are nearly spent
+        self._announced_error_types: set[str] = set()  # types of errors
+        self._is_verdict_announced = False
+        self._ended_when_judged = 0  # number of ended trials when the verdict was last looked up
 
     def skip(self, event: Event) -> None:
         """Observe an event of an earlier session without making notices.
 
         What it would have announced, such as a best configuration or a budget that is nearly spent, counts as
-        announced. A verdict does not: once another trial has ended, it is looked up again, and announced.
+        announced. A verdict does not: once another trial has ended, it is looked up again, and announced. The end of a
+        session may be kept in `withheld`, as in `observe`.
         """
         for _ in self._make_notices(event):  # it observes the event only while it is iterated over
             pass
-        self._told_best = self._standing.searched_best
-        self._judged = self._standing.finished
-        self._near |= dict(self._list_spent(self._standing.last or 0.0)).keys()
+        self._announced_best = self._standing.searched_best
+        self._ended_when_judged = self._standing.finished
+        self._announced_budgets |= dict(self._list_spent(self._standing.last or 0.0)).keys()
 
     def observe(
         self, events: Iterable[Event], has_verdict: Callable[[], bool] | None
     ) -> list[Notice]:
-        """Observe events and return the notices that they call for.
+        """Observe events and return the notices that they call for, in this order.
 
-        Of several new best configurations of the search, only the last makes a notice. A budget makes one when
-        `BUDGET_SHARE` of it is spent, and a verdict when ``has_verdict`` first returns True. This function reads the
-        ranking; it is None if no receiver wants to know. It is called at most once, only if a trial has ended since it
-        was last called, and never again once it has returned True.
+        They are about the end of a session, a failed trial, a lost worker, a new best configuration of the search (only
+        the last of several), a budget of which `BUDGET_SHARE` is spent, and a verdict.
+
+        ``has_verdict`` reads the ranking and returns whether there is a verdict; it is None if no receiver wants to
+        know. It is called at most once, after all events, only if a trial has ended since it was last called, and never
+        again once it has returned True. Its errors are passed on, and the notices are lost.
         """
         notices: list[Notice] = []
         for event in events:
             notices += self._make_notices(event)
         best = self._standing.searched_best
-        if best is not None and best != self._told_best:
+        if best is not None and best != self._announced_best:
             value = f"{self._standing.outline.metric} {score(best.value)}"
             notices.append(
                 self._make_notice("best", f"new best: {value}, {trials_named(best.trials)}")
             )
-            self._told_best = best
+            self._announced_best = best
+        # budgets that are nearly spent
         for budget, share in self._list_spent(self._standing.last or 0.0):
-            if budget not in self._near:
-                self._near.add(budget)
+            if budget not in self._announced_budgets:
+                self._announced_budgets.add(budget)
                 notices.append(
                     self._make_notice(
                         "budget", f"{percent(share)} of its budget of {budget} is spent"
                     )
                 )
-        if (
-            has_verdict is not None
-            and not self._has_verdict
-            and self._standing.finished != self._judged
-        ):
-            self._judged = self._standing.finished
+        has_trial_ended = self._standing.finished != self._ended_when_judged  # since the last look
+        if has_verdict is not None and not self._is_verdict_announced and has_trial_ended:
+            self._ended_when_judged = self._standing.finished
             if has_verdict():
-                self._has_verdict = True
+                self._is_verdict_announced = True
                 notices.append(self._make_notice("verdict", "the best configuration has a verdict"))
         return notices
 
     def _make_notices(self, event: Event) -> Iterator[Notice]:
         """Observe an event and yield its notices: the end of a session, a failed trial, or a lost worker.
 
-        Of trials that fail with the same type of error, only the first makes a notice. A lost worker makes one if its
-        trial has failed for good. The event is observed only when the result is iterated over.
+        Of trials that fail with the same type of error, only the first makes a notice. A lost worker makes one each
+        time that its trial has failed for good. The start of a session discards the notice in `withheld`. The event is
+        observed only when the result is iterated over.
         """
         trial = self._standing.observe(event)  # the one that the event has ended or interrupted
         if isinstance(event, SessionStarted):
@@ -123,8 +125,8 @@ class NoticeWatch:
             return
         # one notice for each type of error, because many trials may fail alike
         error_type = get_error_type(trial.reason)
-        if error_type not in self._failures:
-            self._failures.add(error_type)
+        if error_type not in self._announced_error_types:
+            self._announced_error_types.add(error_type)
             yield self._make_notice("failed", f"trial {trial.trial} failed: {trial.reason}")
 
     def _announce_end(self, event: SessionEnded) -> Iterator[Notice]:
@@ -160,7 +162,8 @@ class NoticeWatch:
     def _list_spent(self, now: float) -> Iterator[tuple[str, float]]:
         """Yield each budget of which at least `BUDGET_SHARE` is spent, as its name and the share that is spent.
 
-        The number of trials is one of the budgets. ``now`` is a time in seconds since 1970.
+        The number of trials is one of the budgets, of which those that have ended are spent. The share may be above 1.
+        Budgets without a limit are left out. ``now`` is a time in seconds since 1970.
         """
         standing, limits = self._standing, self._standing.outline.limits
         budgets = (
@@ -175,7 +178,10 @@ class NoticeWatch:
                 yield name, spent / limit
 
     def _make_notice(self, kind: Kind, text: str) -> Notice:
-        """Return a notice with ``text``, after the sweep's name, and the present state of the sweep."""
+        """Return a notice with ``text``, after the sweep's name, and the present state of the sweep.
+
+        Its time is that of the last event, 0 before the first one.
+        """
         standing = self._standing
         best = standing.best
         return Notice(

@@ -68,16 +68,18 @@ class Numbering:
         """Return the configuration and the trial within it that a place stands for.
 
         A place is the index of a trial in the search, from 0. It may be of this part of the numbering or an earlier
-        one.
+        one, and need not have begun.
         """
+        # the part of the numbering that has the place
         part = self
         while place < part.first and part.earlier is not None:
             part = part.earlier
-        at = place - part.first
-        if at < len(part.lacking):
-            return part.lacking[at]
-        # the configurations that begin in this part, counted from 0: first the skipped ones
-        new, within = divmod(at - len(part.lacking), part.trials_each)
+        # first come the trials that configurations of earlier parts lack
+        index = place - part.first
+        if index < len(part.lacking):
+            return part.lacking[index]
+        # then the configurations that begin in this part, here counted from 0: those that were skipped before are first
+        new, within = divmod(index - len(part.lacking), part.trials_each)
         if new < len(part.skipped):
             return Slot(part.skipped[new], within)
         return Slot(part.beyond + new - len(part.skipped), within)
@@ -85,7 +87,7 @@ class Numbering:
     def find_first_place(self, configuration: int) -> int:
         """Return the place (the index in the search) of the first trial of a configuration that begins in this part.
 
-        Raises ValueError if the configuration began in an earlier part.
+        A part begins where `repeats` was changed. Raises ValueError if the configuration began in an earlier part.
         """
         # its number among the configurations that begin in this part, as in `find`
         if configuration < self.beyond:
@@ -99,7 +101,7 @@ class Numbering:
 
         A place is the index of a trial in the search, from 0; the number of the trial is greater if there is a
         baseline. Each configuration that has not begun before this part takes `trials_each` places. If at least
-        ``configurations`` have begun, the result is the first place of this part that is for new configurations.
+        ``configurations`` have begun before, the result is the first place of this part that is for new configurations.
         """
         return self._first_new + max(configurations - len(self.begun), 0) * self.trials_each
 
@@ -124,7 +126,7 @@ class Numbering:
         return within + self.baseline_shift
 
     def change(self, trials: Iterable[TrialState], trials_each: int) -> Numbering:
-        """Return the numbering from now on, with ``trials_each`` trials for each configuration.
+        """Return the numbering from now on, with ``trials_each`` trials for each configuration; this one is unchanged.
 
         ``trials`` are all trials that have started, of any role. The trials that their configurations now lack get the
         first places of the new part; new configurations follow. A configuration that has more trials keeps them. Those
@@ -132,17 +134,17 @@ class Numbering:
         """
         last_place = -1
         last_number = -1
-        baseline_trials = 0
-        started: dict[int, set[int]] = {}
+        baseline_trials = 0  # that have started
+        started: dict[int, set[int]] = {}  # by configuration: its trials, numbered within it
         for trial in trials:
             last_number = max(last_number, trial.number)
             baseline_trials += trial.role is Role.BASELINE
-            if trial.place is not None:
+            if trial.place is not None:  # it is a trial of the search
                 last_place = max(last_place, trial.place)
                 slot = self.find(trial.place)
                 started.setdefault(slot.configuration, set()).add(slot.within)
         lacking: list[Slot] = []
-        begun: dict[int, int] = {}
+        begun: dict[int, int] = {}  # by configuration: the number of trials that it is to have
         for configuration in sorted(started):
             missing = [
                 within for within in range(trials_each) if within not in started[configuration]
@@ -152,8 +154,8 @@ class Numbering:
         beyond = max(started, default=-1) + 1
         skipped = [configuration for configuration in range(beyond) if configuration not in started]
         lacking_baseline = max(trials_each - baseline_trials, 0) if self.has_baseline else 0
-        # The next trials of the baseline follow the last number, and then those of the search, whose next place follows
-        # the last one.
+        # The next numbers are for the trials that the baseline lacks, and then for the search, whose next place follows
+        # the last one. A shift is a number minus a place.
         return Numbering(
             trials_each=trials_each,
             has_baseline=self.has_baseline,
@@ -178,7 +180,8 @@ def follow_numbering(
 ) -> Numbering:
     """Return the numbering after a change in the log: another one if ``repeats`` has changed, else the same.
 
-    ``trials`` are all trials that have started before the change, ``folds`` the number of folds, None without any.
+    ``trials`` are all trials that have started before the change, of any role; ``folds`` is the number of folds, None
+    without any.
     """
     if (
         isinstance(change, Steered)

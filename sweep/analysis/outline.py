@@ -43,9 +43,10 @@ class BudgetLimits:
     def gpu_s(self, epoch: EpochReported) -> float:
         """Return the GPU-seconds of an epoch, over all GPUs of its trial; 0 for a trial without GPUs.
 
-        If trials share GPUs, only the part of a GPU that the epoch has measured counts.
+        If trials share GPUs, only the part of a GPU that the epoch has measured counts, or all if it has measured none.
         """
-        return epoch.time_s * self.gpus * (epoch.measures.get("gpus", 1.0) if self.shared else 1.0)
+        part = epoch.measures.get("gpus", 1.0) if self.shared else 1.0
+        return epoch.time_s * self.gpus * part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,10 @@ class Outline:
 
     @classmethod
     def of(cls, spec: Spec) -> Outline:
-        """Return the outline of a sweep file."""
+        """Return the outline of a sweep file.
+
+        For ``drawn_lengths``, it draws random configurations of the space, the same in each call.
+        """
         from sweep.spec.work import draw_lengths, find_max_length
 
         first = spec.objectives[0]
@@ -105,7 +109,10 @@ class Outline:
 
     @property
     def expected_length(self) -> float:
-        """The expected length of a trial that has not begun, in epochs or in hundredths of its minutes."""
+        """The expected length of a trial that has not begun, in epochs or in hundredths of its minutes.
+
+        It is the mean of the drawn lengths, or `epochs` if none were drawn.
+        """
         return fmean(self.drawn_lengths) if self.drawn_lengths else self.epochs
 
     def epochs_of(self, params: Params) -> int:

@@ -53,7 +53,7 @@ class PresentSpec:
         """Update the spec and the counts by the next change of the log.
 
         Only started trials of the search or the baseline, added configurations and changes of the sweep file count; all
-        other changes are ignored.
+        other changes are ignored. Raises `InputError` if a changed sweep file is not valid; then nothing is updated.
         """
         match change:
             case Started(trial) if trial.role is Role.SEARCH:
@@ -75,14 +75,16 @@ class PresentSpec:
     def mark(self, started: TrialStarted) -> TrialStarted:
         """Return a copy of the event with the version of the space, and who added the configuration.
 
-        For a trial of the baseline, and while nobody has changed the space or added configurations, return the event
-        itself. The version is that at the start of the configuration's first trial.
+        The version is that at the start of the configuration's first trial, or the present one if none has started. The
+        name is None if nobody has added the configuration. For a trial of the baseline, and while nobody has changed
+        the space or added configurations, the event itself is returned.
         """
         if not self.is_steered or started.role is Role.BASELINE:
             return started
-        text = key(started.params)
-        version = self._versions.get(text, self.space_version)
-        return structs.replace(started, space_version=version, enqueued_by=self._added.get(text))
+        configuration = key(started.params)
+        version = self._versions.get(configuration, self.space_version)
+        added_by = self._added.get(configuration)
+        return structs.replace(started, space_version=version, enqueued_by=added_by)
 
     def is_added(self, params: Params) -> bool:
         """Return whether a person has added a configuration, and no later change has dropped it."""
@@ -96,8 +98,9 @@ class PresentSpec:
     def trials(self) -> int | None:
         """The number of configurations to try; None if only time or epochs limit it.
 
-        Once a person has changed a finite space or added configurations, those that the search would not try by itself
-        are added to the size of the space. Limits such as `run_cap` apply to the sum.
+        Once a person has changed a finite space or has added configurations to one, the number is the size of the
+        present space, and those that have begun or were added although the search would not try them by itself. Limits
+        such as `run_cap` apply to the sum.
         """
         if not self.is_steered or self.spec.size is None:
             return self.spec.trials
@@ -110,17 +113,18 @@ class PresentSpec:
         """The number of trials of the search and the baseline; None if only time or epochs limit it."""
         if self.trials is None:
             return None
-        # Configurations that had begun at the last change of `repeats` are counted apart, because they may have more
-        # trials each; without a change, these counts are 0.
+        # Configurations that had begun at the last change of `repeats` are counted apart (`_begun`), because they may
+        # have more trials each; without a change, these counts are 0.
         new = max(self.trials - self._begun, 0) * self.spec.trials_each
         return (
             self._trials_of_begun + new + max(self._trials_of_baseline, self.spec.baseline_trials)
         )
 
     def _change(self, event: SweepChanged) -> None:
-        """Apply changed keys of the sweep file, and drop the added configurations that no longer fit.
+        """Apply changed keys of the sweep file, and forget the added configurations that the event names as dropped.
 
-        If a key of the space is among them, this begins a new version of the space.
+        If a key of the space is among the keys, this begins a new version of the space. Raises `InputError`, without any
+        change, if the sweep file is not valid then.
         """
         self.spec = changes.apply_settings(self.spec, event.settings)
         for params in event.dropped:
@@ -129,7 +133,7 @@ class PresentSpec:
             self._beyond.discard(key(params))
         if "repeats" in event.settings:
             self._change_repeats()
-        # by the changed keys rather than the values: if the log is replayed on a later spec, these do not change
+        # By the changed keys rather than the values: if the log is replayed on a later spec, the values do not change.
         if not SPACE.isdisjoint(event.settings):
             self.space_version += 1
             # so that the next line looks at all configurations again, in the new space
@@ -149,9 +153,10 @@ class PresentSpec:
         self._trials_of_baseline = self._baseline
 
     def _begin_steering(self) -> None:
-        """Record from now on which configurations the search does not try by itself; if this has begun, do nothing.
+        """Set `is_steered`, and from now on record which configurations the search does not try by itself.
 
-        Before a person changes the space or adds configurations, there are no such configurations.
+        Those that have begun or were added are looked at now. Does nothing if `is_steered` is set. Before a person
+        changes the space or adds configurations, there are no such configurations.
         """
         if self.is_steered:
             return
@@ -161,11 +166,14 @@ class PresentSpec:
             self._look_beyond(params)
 
     def _add(self, params: Params) -> None:
-        """Add a configuration to the known ones, and record if the search would not try it, once `is_steered`."""
-        text = key(params)
-        if text in self._known:
+        """Add a configuration to the known ones, if it is new.
+
+        Once `is_steered`, also record it if the search would not try it by itself.
+        """
+        configuration = key(params)
+        if configuration in self._known:
             return
-        self._known[text] = params
+        self._known[configuration] = params
         if self.is_steered:
             self._look_beyond(params)
 
@@ -190,7 +198,8 @@ class Position:
     def observe(self, event: SteeringEvent) -> None:
         """Update the ledger and the spec with what a person has done to the sweep, as the log has it.
 
-        Raises `OutOfOrder` if the event cannot follow the events before it, as when it was observed already.
+        Raises `OutOfOrder`, without any change, if the event cannot follow the events before it, as when it was observed
+        already. Raises `InputError` if it changes the sweep file to one that is not valid.
         """
         self.present.observe(self.ledger.observe(event))
 
@@ -199,7 +208,7 @@ def _is_enumerated(params: Params, spec: Spec) -> bool:
     """Return whether the search tries a configuration of a finite space by itself.
 
     A grid search tries the points of its grid and its starting points, any other search all configurations in the
-    space.
+    space. None tries a configuration outside of the space.
     """
     if not spec.space.has(params):
         return False
@@ -213,12 +222,18 @@ def _is_enumerated(params: Params, spec: Spec) -> bool:
 
 
 def _is_on_grid(params: Params, space: Space) -> bool:
-    """Return whether each drawn value of a configuration is one that the grid has for its parameter."""
+    """Return whether each drawn value of a configuration is one that the grid has for its parameter.
+
+    Drawn are the values of parameters that are neither constant nor computed from others.
+    """
     return all(key(value) in values for value, values in _pair_with_grid(params, space))
 
 
 def _pair_with_grid(params: Params, space: Space) -> Iterator[tuple[Value, set[str]]]:
-    """Yield each drawn value of a configuration with the keys of the values that the grid has for its parameter."""
+    """Yield each drawn value of a configuration with the values that the grid has for its parameter, as `key` texts.
+
+    Parameters that the configuration lacks are left out.
+    """
     for parameter in space.parameters:
         if parameter.drawn and parameter.name in params:
             yield params[parameter.name], {key(value) for value in grid_values(parameter)}
