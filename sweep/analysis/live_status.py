@@ -797,7 +797,7 @@ class Standing:
         return going
 
     def _count_epoch(self, state: TrialState, event: EpochReported) -> None:
-        """Count an epoch of an open trial: its time, its cost, its score and its rungs; the trial is running from now on.
+        """Count an epoch of an open trial, which is running from now on: its time, its cost, its score and its rungs.
 
         An epoch that was reused from another sweep counts only for the score and the rungs: nothing was trained.
         """

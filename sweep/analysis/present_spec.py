@@ -123,8 +123,8 @@ class PresentSpec:
     def _change(self, event: SweepChanged) -> None:
         """Apply changed keys of the sweep file, and forget the added configurations that the event names as dropped.
 
-        If a key of the space is among the keys, this begins a new version of the space. Raises `InputError`, without any
-        change, if the sweep file is not valid then.
+        If a key of the space is among the keys, this begins a new version of the space. Raises `InputError`, without
+        any change, if the sweep file is not valid then.
         """
         self.spec = changes.apply_settings(self.spec, event.settings)
         for params in event.dropped:
@@ -198,8 +198,8 @@ class Position:
     def observe(self, event: SteeringEvent) -> None:
         """Update the ledger and the spec with what a person has done to the sweep, as the log has it.
 
-        Raises `OutOfOrder`, without any change, if the event cannot follow the events before it, as when it was observed
-        already. Raises `InputError` if it changes the sweep file to one that is not valid.
+        Raises `OutOfOrder`, without any change, if the event cannot follow the events before it, as when it was
+        observed already. Raises `InputError` if it changes the sweep file to one that is not valid.
         """
         self.present.observe(self.ledger.observe(event))
 

@@ -6,7 +6,6 @@ Also estimates the error that comes from the number of validation examples, whic
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -55,10 +54,11 @@ OTHER_FOLDS = "not as many folds as the best"
 
 
 def average_by_seed(trials: Iterable[Trial], metric: str, folds: int) -> dict[Hashable, float]:
-    """Return the finite scores of trials by seed and fold, averaged over trainings with the same seed and fold.
+    """Return the mean score of trials by seed and fold, over the trainings with the same seed and fold.
 
-    ``metric`` names the score. Trials without a finite one are left out. The fold is None or a pair of its number and
-    ``folds``, the number of folds of the sweep: one of five folds has other examples than one of ten.
+    ``metric`` names the score. Trials without a finite one are left out. A key is the pair (seed, fold), where the fold
+    is None without a cross-validation, or the pair of its number and ``folds``, the number of folds of the sweep: one
+    of five folds has other examples than one of ten.
     """
     found: dict[Hashable, list[float]] = {}
     for trial in trials:
@@ -77,19 +77,19 @@ def judge(
 ) -> dict[int, Compared]:
     """Compare each row with the best ones, seed by seed; return the verdict on each row by its number.
 
-    With a single objective, all are compared with the first row of ``best``. Of a configuration with fresh seeds, only
-    these count. A configuration that diverged or was infeasible with some of its seeds is not compared, since its
-    remaining seeds would flatter it. Nor is a configuration without a completed trial. A row that is not compared is
-    undecided, with the reason. All rows are undecided if one of ``best`` is not compared, or if ``best`` is empty.
-    Only rows with the same number of folds are compared with each other.
+    With a single objective, all are compared with the first row of ``best``. Of a configuration that completed with
+    fresh seeds, only these count. A configuration that diverged or was infeasible with some of its seeds is not
+    compared, since its remaining seeds would flatter it. Nor is a configuration without a completed trial, or with
+    another number of folds than the best ones. A row that is not compared is undecided, with the reason. All rows are
+    undecided if one of ``best`` is not compared, or if ``best`` or ``objectives`` is empty.
 
     Arguments:
         rows: the trials of each configuration, by the number of its row; each has at least one.
         objectives: pairs of metric and goal.
-        best: the rows of the best configuration or the Pareto front.
+        best: the numbers of the rows of the best configuration or the Pareto front.
         folds: the number of folds of each row; 0 without a cross-validation.
     """
-    reasons = {}
+    reasons = {}  # why a row is not compared; "" if it is
     for row, trials in rows.items():
         reasons[row] = _explain_incomparable(trials, objectives)
     completed: dict[int, list[Trial]] = {}
@@ -97,7 +97,7 @@ def judge(
         if not reasons[row]:
             completed[row] = _list_counted(trials)
     goals = [objective(*one).maximize for one in objectives]
-    tables: list[dict[int, dict[Hashable, float]]] = []
+    tables: list[dict[int, dict[Hashable, float]]] = []  # of each objective: scores by row and seed
     for metric, _ in objectives:
         tables.append(
             {row: average_by_seed(trials, metric, folds[row]) for row, trials in completed.items()}
@@ -111,7 +111,7 @@ def judge(
             compared = compare_configurations(
                 tables[0], maximize=goals[0], best=front[0], folds=folds[front[0]]
             )
-    of_best = {folds[row] for row in front}
+    folds_of_best = {folds[row] for row in front}
     # if the best one cannot be compared, neither can any other: "the first diverged with 1 of 6 seeds"
     why = next(
         (f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with"
@@ -121,7 +121,7 @@ def judge(
         verdicts[row] = compared.get(row) or Compared(
             Verdict.UNDECIDED, 0, undecided=reasons[row] or why
         )
-        if row in compared and row not in front and folds[row] not in of_best:
+        if row in compared and row not in front and folds[row] not in folds_of_best:
             verdicts[row] = Compared(Verdict.UNDECIDED, 0, undecided=OTHER_FOLDS)
     return verdicts
 
@@ -130,7 +130,7 @@ def describe_method(judged: Iterable[Compared], folds: int, *, several: bool) ->
     """Return a description of the statistical test behind the verdicts ``judged``; "" if nothing was tested.
 
     ``folds`` is the number of folds, 0 if there is no cross-validation. ``several`` says whether several objectives
-    were compared.
+    were compared. Those of ``judged`` with a p-value were tested.
     """
     tested = [one for one in judged if one.p is not None]
     if not tested:
@@ -149,8 +149,8 @@ def describe_method(judged: Iterable[Compared], folds: int, *, several: bool) ->
 def _explain_incomparable(trials: Sequence[Trial], objectives: Objectives) -> str:
     """Return why the trials of a configuration, at least one, cannot be compared; "" if they can.
 
-    They cannot if one diverged or was infeasible, or none completed. One that completed without finite scores counts
-    as diverged.
+    The reason is the first that holds of these: one diverged, one was infeasible, none completed. One that completed
+    without a finite value of each objective counts as diverged.
     """
     diverged = 0
     for trial in trials:
@@ -167,8 +167,10 @@ def _explain_incomparable(trials: Sequence[Trial], objectives: Objectives) -> st
             return "infeasible"
         return f"infeasible with {infeasible} of {len(trials)} seeds"
     if not any(trial.status is Status.COMPLETED for trial in trials):
-        kinds = Counter(trial.outcome for trial in trials)
-        return f"none completed: {', '.join(kinds)}" if len(trials) > 1 else next(iter(kinds))
+        outcomes = dict.fromkeys(trial.outcome for trial in trials)  # each once
+        if len(trials) == 1:
+            return trials[0].outcome
+        return f"none completed: {', '.join(outcomes)}"
     return ""
 
 
@@ -185,7 +187,10 @@ ORDER = {  # lower is better
 
 
 def _order_status(row: RankedConfiguration) -> float:
-    """Return the place of a row's status in the order; a running trial with a score follows the completed ones."""
+    """Return the position of a row's status in `ORDER`, lower is better.
+
+    That of a running row with a score is between completed and pruned ones.
+    """
     if row.status is Status.RUNNING and row.scores:
         return ORDER[Status.COMPLETED] + 0.5
     return ORDER[row.status]
@@ -231,7 +236,8 @@ class RankedConfiguration(Struct, frozen=True):
     def seed_changes_nothing(self) -> bool:
         """True if completed trainings with different seeds gave identical results: repeats do not measure chance.
 
-        Only trainings of the same fold are compared. False if there is only one seed.
+        The results are the metrics as last reported, and the number of epochs. Only trainings of the same fold are
+        compared, and only those with a metric. False if these have only one seed.
         """
         completed = []
         for trial in self.trials:
@@ -273,7 +279,8 @@ class Ranking:
     def best(self) -> tuple[RankedConfiguration, ...]:
         """The best configuration, or the Pareto front of several objectives; empty before a trial has completed.
 
-        If no configuration completed all of its repeats, it is the first one in the order with a completed trial.
+        With one objective, or if no configuration completed all of its repeats, it is the first row with a completed
+        trial that has a finite value of each objective.
         """
         rows = []
         for row in self.rows:
@@ -313,13 +320,14 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     losses = _list_losses_behind_finalists(rows, places)
 
     def key(row: RankedConfiguration) -> tuple[float, ...]:
+        """Return the sort key of a row, by which the best comes first."""
         # Finalists of a single sweep come first, in the order of their race. Those of several sweeps are ordered by
         # their losses, which agree with the race; their place only decides between equal ones.
-        trained = 0 if row.completed else -row.epochs
+        trained = 0 if row.completed else -row.epochs  # most epochs first
         front = fronts.get(id(row), math.inf)
         place = places.get((row.sweep, configuration_key(row.params)), math.inf)
         first = place if len(sweeps) == 1 else 0
-        number = row.trials[0].trial
+        number = row.trials[0].trial  # of equals, the earlier one is ahead
         return (
             first,
             -row.completed,
@@ -350,7 +358,10 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
 
 
 def _find_confirmations(sweeps: Sequence[Sweep]) -> dict[str, Confirmation]:
-    """Return, by name, the confirmations of those sweeps that have trials with fresh seeds and finalists."""
+    """Return, by name, the confirmations of those sweeps that have trials with fresh seeds and finalists.
+
+    Raises `StoreError` if the sweep.json of such a sweep cannot be read.
+    """
     found = {}
     for sweep in sweeps:
         if any(trial.role is Role.CONFIRM for trial in sweep.trials):
@@ -369,7 +380,7 @@ def _list_losses_behind_finalists(
 
     It is the mean of the first objective. In a sweep that was confirmed, it is at least that of the finalists ahead:
     the search chose by its scores, so they flatter configurations that have no fresh seeds. ``places`` has the place of
-    each finalist by sweep and configuration.
+    each finalist in its confirmation, from 1, by the name of the sweep and the `configuration_key`.
     """
     losses: dict[int, float] = {}
     for row in rows:
@@ -377,26 +388,25 @@ def _list_losses_behind_finalists(
         if row.scores:
             losses[id(row)] = _list_losses(row)[0]
     for sweep in {sweep for sweep, _ in places}:
-        ranked = []
+        # the sweep's rows as (place, loss, id): finalists in the order of their places, then all others
+        order = []
         for row in rows:
             if row.sweep == sweep and row.scores and row.completed:
-                ranked.append(
-                    (
-                        places.get((sweep, configuration_key(row.params)), math.inf),
-                        losses[id(row)],
-                        id(row),
-                    )
-                )
-        ahead = -math.inf
-        for place, loss, row_id in sorted(ranked):
-            losses[row_id] = max(loss, ahead)
-            if math.isfinite(place):
-                ahead = losses[row_id]
+                place = places.get((sweep, configuration_key(row.params)), math.inf)
+                order.append((place, losses[id(row)], id(row)))
+        largest = -math.inf  # the largest loss of a finalist so far
+        for place, loss, row_id in sorted(order):
+            losses[row_id] = max(loss, largest)
+            if math.isfinite(place):  # a finalist
+                largest = losses[row_id]
     return losses
 
 
 def _warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguration]) -> str:
-    """Return a warning that configurations were chosen from different spaces; "" if no space was changed."""
+    """Return a warning that configurations were chosen from different spaces; "" if no space was changed.
+
+    ``rows`` are the configurations of all ``sweeps``.
+    """
     if not any(sweep.space_changes for sweep in sweeps):
         return ""
     from sweep.analysis import sweep_changes
@@ -411,12 +421,13 @@ _VERDICT = tuple(name for name in Compared.__struct_fields__ if name != "seeds")
 def _add_verdicts(ranking: Ranking, folds: Mapping[str, int]) -> Ranking:
     """Return a ranking with the verdict on each row; ``folds`` has the number of folds, or 0, by the name of a sweep.
 
-    Of several objectives, only the first is compared if no configuration has completed all of its repeats.
+    Of several objectives, only the first is compared if no configuration has completed all of its repeats. The result
+    also has the description of the statistical method.
     """
     best = {row.rank for row in ranking.best}
+    has_front = bool(ranking.best) and ranking.best[0].front == 1
     # without a front, since no configuration has completed all repeats, only the first objective is compared
-    several = len(ranking.objectives) > 1 and ranking.best and ranking.best[0].front == 1
-    if several:
+    if has_front:
         objectives = ranking.objectives
     else:
         objectives = ranking.objectives[:1]
@@ -442,7 +453,7 @@ def _add_verdicts(ranking: Ranking, folds: Mapping[str, int]) -> Ranking:
 
 
 def _add_confirmation(ranking: Ranking, confirmation: Confirmation) -> Ranking:
-    """Return the ranking with the confirmation, its statistical method and its verdicts on the finalists.
+    """Return the ranking of a sweep with its confirmation: the statistical method and the verdicts on the finalists.
 
     All other rows are undecided, with the reason "no finalist".
     """
@@ -503,7 +514,7 @@ def _keep_verdicts_of_finalists(
             finalist = None
         if row is best and finalist is not None and finalist.verdict != Verdict.BEST:
             finalist = None  # it ties with another finalist, but may still be better than those of the other sweeps
-        if finalist is None:
+        if finalist is None:  # the verdict of the ranking stays
             rows.append(row)
         else:
             rows.append(_set_verdict_of_finalist(row, finalist))
@@ -519,14 +530,16 @@ def _keep_verdicts_of_finalists(
 def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
     """Return the number of the Pareto front, from 1, of each point of (points, objectives), all to be minimized.
 
-    The numbers are in the order of the points. Efficient non-dominated sort with sequential search (Zhang, Tian, Cheng,
-    Jin, IEEE TEVC 19(2), 2015): in lexicographic order no point is dominated by a later one.
+    Front 1 has the points that no other point dominates, front 2 those that only points of front 1 dominate, and so on;
+    equal points are in the same front. The numbers are in the order of the points. Efficient non-dominated sort with
+    sequential search (Zhang, Tian, Cheng, Jin, IEEE TEVC 19(2), 2015): in lexicographic order no point is dominated by
+    a later one.
     """
     import numpy as np
 
     points = np.asarray(losses, dtype=float)
     numbers = [0] * len(points)
-    fronts: list[list[int]] = []
+    fronts: list[list[int]] = []  # the indices of their points
 
     if not len(points):
         return numbers
@@ -540,6 +553,7 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
 
     # reversed, because `lexsort` sorts by the last key first
     for index in map(int, np.lexsort(points.T[::-1])):
+        # the first front that has no point which dominates this one, or a new front
         free = (number for number, front in enumerate(fronts) if not is_dominated(index, front))
         number = next(free, len(fronts))
         if number == len(fronts):
@@ -554,8 +568,9 @@ def _summarize(
 ) -> RankedConfiguration:
     """Return the row of a configuration, without rank, front and verdict: its scores over the trials that count.
 
-    It has no scores if an objective has no finite value in these trials. Its status is the worst of its repeats, where
-    those that have not begun count as interrupted; its trials are ordered by status, completed ones first.
+    These are those of `_list_counted`. The row has no scores if an objective has no finite value in any of them. Its
+    status is the worst of its repeats, where those that have not begun count as interrupted; its trials are ordered by
+    status, completed ones first. ``trials`` are all of the configuration, at least one.
     """
     counted = _list_counted(trials)
     scores = []
@@ -628,19 +643,16 @@ def _list_losses(row: RankedConfiguration) -> list[float]:
 def _number_fronts(rows: Sequence[RankedConfiguration], objectives: Objectives) -> dict[int, int]:
     """Return the number of the Pareto front of each configuration that completed all repeats, by the id() of its row.
 
-    Empty with a single objective.
+    The number is from 1. The result is empty with a single objective.
     """
     if len(objectives) < 2:
         return {}
     completed = []
     for row in rows:
-        if row.completed == 1 and row.scores:
+        if row.completed == 1 and row.scores:  # with all of its repeats
             completed.append(row)
-    return dict(
-        zip(
-            map(id, completed), pareto_fronts([_list_losses(row) for row in completed]), strict=True
-        )
-    )
+    numbers = pareto_fronts([_list_losses(row) for row in completed])
+    return {id(row): number for row, number in zip(completed, numbers, strict=True)}
 
 
 _KINDS: dict[str, Kind] = {
@@ -655,6 +667,7 @@ def make_columns(ranking: Ranking) -> Columns:
     table: dict[str, tuple[Kind, Sequence[Any]]] = {}
 
     def add(*names: str) -> None:
+        """Add a column for each of these fields of the rows, with the kind in `_KINDS`, or "number"."""
         for name in names:
             values = [getattr(row, name) for row in rows]
             kind = _KINDS.get(name, "number")
@@ -684,7 +697,10 @@ def _list_trial_numbers(row: RankedConfiguration) -> str:
 
 
 def _count_seeds(row: RankedConfiguration) -> int:
-    """Return the number of pairs of seed and fold for which a row has a score; 0 if an objective has no score."""
+    """Return the number of pairs of seed and fold for which a row has a score of the first objective.
+
+    It is 0 if an objective has no score.
+    """
     if not row.scores:
         return 0
     return len(row.scores[0].values)
@@ -729,13 +745,13 @@ def compute_sampling_error(
 ) -> SamplingError | None:
     """Return the sampling error of a mean score over validation examples; None if it is unknown.
 
-    It is known for accuracies and other shares, and for `LOSS` if its deviation over examples is known. The error is an
-    upper bound: two configurations that agree on many of the same examples differ by less. For a loss it is the ideal
-    bootstrap over examples, which has a closed form for a mean: the deviation over the root of their number (Efron and
-    Tibshirani, An Introduction to the Bootstrap, 1993, section 6).
+    It is known for accuracies and other shares (see `is_share`) if ``level`` is from 0 to 1, and for `LOSS` if its
+    deviation over examples is known. The error is an upper bound: two configurations that agree on many of the same
+    examples differ by less. For a loss it is the ideal bootstrap over examples, which has a closed form for a mean: the
+    deviation over the root of their number (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6).
 
     Arguments:
-        metric: its name.
+        metric: the name of the metric.
         level: the mean score.
         examples: number of validation examples; 0 if unknown.
         loss_deviation: standard deviation of the loss over examples.
@@ -746,7 +762,7 @@ def compute_sampling_error(
         method = "Wilson"
         deviation = math.sqrt(level * (1 - level))
         low, high = compute_share_interval(level * examples, examples)
-        spread = deviation
+        spread = deviation  # of which `difference` is computed
         if not deviation:  # none or all are right, which other examples may not repeat
             middle = (low + high) / 2
             spread = math.sqrt(middle * (1 - middle))
@@ -784,7 +800,8 @@ def limit_interval(
 def count_needed_examples(difference: float, deviation: float) -> int:
     """Return how many validation examples make the 95 % sampling error of a difference at most ``difference``.
 
-    ``deviation`` is the standard deviation of the score over examples. ``difference`` must not be 0.
+    The number is rounded up. ``deviation`` is the standard deviation of the score over examples. Raises
+    ZeroDivisionError if ``difference`` is 0.
     """
     return math.ceil(2 * (deviation * Z / difference) ** 2)
 
@@ -792,8 +809,8 @@ def count_needed_examples(difference: float, deviation: float) -> int:
 def find_sampling_error(ranking: Ranking, read: Tables) -> SamplingError | None:
     """Return the sampling error of the first objective of a ranking's best configuration; None if it is unknown.
 
-    The number of validation examples is the smallest of any trial in ``read``, which must have the columns `COLUMNS` of
-    the metrics.
+    Also None if no trial has completed. The number of validation examples is the smallest of any trial in ``read``, the
+    tables of the sweep, which must have the columns `COLUMNS` of the metrics, where they were recorded.
     """
     if not ranking.best:
         return None
@@ -806,7 +823,10 @@ def find_sampling_error(ranking: Ranking, read: Tables) -> SamplingError | None:
 
 
 def count_examples(read: Tables) -> int:
-    """Return the smallest number of validation examples of any trial in ``read``; 0 if it was not recorded."""
+    """Return the smallest number of validation examples in any epoch of any trial; 0 if none was recorded.
+
+    ``read`` has the tables of a sweep.
+    """
     from sweep.store import reading
 
     counted = reading.numbers(read.metrics, EXAMPLES, missing=math.nan)
@@ -817,17 +837,18 @@ def count_examples(read: Tables) -> int:
 def read_deviation(read: Tables, trials: Collection[int]) -> float | None:
     """Return the standard deviation of the loss over validation examples in the last epoch of ``trials``.
 
-    It is the root mean square over the trials that recorded it; None if none of them did.
+    It is the root mean square over those of the trials that recorded it; None if none of them did. ``read`` has the
+    tables of their sweep, ``trials`` are their numbers.
     """
     import numpy as np
 
     from sweep.store import reading
 
-    rows = reading.numbers(read.metrics, "trial", missing=-1)
-    theirs = np.isin(rows, list(trials))
+    trial_of_row = reading.numbers(read.metrics, "trial", missing=-1)
+    is_theirs = np.isin(trial_of_row, list(trials))
     values = reading.numbers(read.metrics, DEVIATION, missing=math.nan)
     # of each trial, the value of the last epoch, which replaces those of the epochs before it
-    last = dict(zip(rows[theirs].tolist(), values[theirs].tolist(), strict=True))
+    last = dict(zip(trial_of_row[is_theirs].tolist(), values[is_theirs].tolist(), strict=True))
     known = []
     for value in last.values():
         if not math.isnan(value):

@@ -58,7 +58,7 @@ class Survival:
     def share(self, done: int, of: float) -> float:
         """Return the probability that a trial which continues after ``done`` epochs will train all ``of`` epochs.
 
-        It is 1 if it has trained them.
+        It is 1 if it has trained them, and never 0.
         """
         if of > done:
             return self.after(of - 1) / self.after(done)
@@ -67,24 +67,26 @@ class Survival:
     def epochs(self, done: int, of: float) -> float:
         """Return how many further epochs, up to ``of``, a trial that continues after ``done`` epochs is to train.
 
-        That is the mean over such trials.
+        That is the expected number; 0 if it has trained all ``of`` epochs.
         """
         if of <= done:
             return 0.0
-        start = self.after(done)
+        share_at_start = self.after(done)
         # the area below the steps from ``done`` to ``of``: each epoch counts with the share that trains it
-        trained, share, at = 0.0, start, done
-        for step, value in self.steps:
+        area = 0.0  # up to ``epoch``, from which on ``share`` holds
+        share, epoch = share_at_start, done
+        for step, share_after in self.steps:
             if step <= done:
                 continue
             if step >= of:
                 break
-            trained += share * (step - at)
-            share, at = value, step
-        return (trained + share * (of - at)) / start
+            area += share * (step - epoch)
+            share, epoch = share_after, step
+        area += share * (of - epoch)
+        return area / share_at_start
 
     def prospect(self, going: Sequence[tuple[int, int]], epochs: float) -> Prospect:
-        """Return how far trials are expected to train.
+        """Return how far open and new trials are expected to train, if they end early as often as those so far.
 
         Arguments:
             going: epochs done and epochs to train of each open trial, as pairs.
@@ -103,14 +105,18 @@ def estimate_survival(reached: Mapping[int, int], lost: Mapping[int, int]) -> Su
     """Estimate the share of all trials that continue after each epoch.
 
     By epoch, ``reached`` has the number of trials that trained it, and ``lost`` the number that ended early after it;
-    epoch 0 in ``lost`` is before the first one. A share is never 0, even if all trials ended there.
+    epoch 0 in ``lost`` is before the first one. Missing epochs count 0. A share is never 0, even if all trials ended
+    there. Without losses, all trials continue.
     """
     steps = []
     share = 1.0
     for epoch in sorted(epoch for epoch, count in lost.items() if count > 0):
-        gone = lost.get(epoch, 0)
-        # epoch 0 was reached by those that trained the first epoch and by those that ended before it
-        came = max(reached.get(epoch, 0) if epoch else reached.get(1, 0) + gone, gone)
+        gone = lost[epoch]
+        if epoch:
+            came = reached.get(epoch, 0)
+        else:  # those that trained the first epoch and those that ended before it
+            came = reached.get(1, 0) + gone
+        came = max(came, gone)
         # if all ended, a small share instead of 0: the sample is still small
         if came > gone:
             share *= (came - gone) / came
@@ -127,10 +133,12 @@ def estimate_seconds_left(there: Sequence[float], waiting: int, each_s: float, s
         there: remaining seconds of each running trial.
         waiting: number of waiting trials. Each worker that becomes free takes the next one.
         each_s: seconds of a waiting trial.
-        slots: number of workers, at least 1; more if more trials run.
+        slots: number of workers, at least 1. There are more if more trials run; those without one are free.
     """
+    # of each worker: the seconds until it is free
     ends = sorted(there) + [0.0] * max(slots - len(there), 0)
-    # whole rounds at once, except the last ones, in which the workers' order matters
+    # In a round, each worker trains one trial. The first rounds are added at once; in the last ones, the order in which
+    # workers become free matters.
     rounds = max(waiting // len(ends) - 2, 0)
     ends = [end + rounds * each_s for end in ends]
     heapq.heapify(ends)
@@ -160,9 +168,10 @@ def simulate_reports(
     """Simulate a trial that a scheduler observes, and yield each epoch until the scheduler stops the trial.
 
     Before each epoch is yielded, the scheduler has observed the earlier ones; the end is observed when the result is
-    used up. The trial's loss is ``loss + gain / epoch``, so its distance to other trials is constant. Each epoch takes
-    ``epoch_s`` seconds. ``epochs``, not empty, are those that it reports, ascending; at the last one, it is complete.
-    ``of`` is the length of the trial, as the scheduler observes it; None if no trial is longer.
+    used up, and nothing before the first epoch is asked for. The trial, with the number ``trial``, has the loss
+    ``loss + gain / epoch``, so its distance to other trials is constant. Each epoch takes ``epoch_s`` seconds.
+    ``epochs``, not empty, are those that it reports, ascending; at the last one, it is complete, whatever the scheduler
+    says. ``of`` is the length of the trial, as the scheduler observes it; None if no trial is longer.
     """
     params: Params = {}
     if of is not None:
@@ -226,12 +235,15 @@ class Foresight:
         self._trained: dict[int, list[int]] = {}
 
     def hear(self, trial: int, epoch: int, loss: float | None, epoch_s: float) -> None:
-        """Record an epoch of a trial, the loss after it (None if it has no objective), and how long it took."""
+        """Record an epoch of a trial, the loss after it (None if it has no objective), and how long it took.
+
+        The loss only counts at the epochs at which the rule decides.
+        """
         self._timed += 1
         self._timed_s += epoch_s
         if loss is not None and epoch in self._decisions:
             self._events += 1
-            if epoch == self._decisions[0]:
+            if epoch == self._decisions[0]:  # simulated losses are in the order of these
                 self._losses[trial] = loss
 
     def end(self, trial: int, epochs: tuple[int, int]) -> None:
@@ -251,13 +263,17 @@ class Foresight:
 
         ``going`` has, by trial, the pair (epochs trained, epochs to train); the result has them in this order. ``lost``
         counts the failed trials by their last epoch; the same share of future trials is assumed to fail. Until there
-        are 5 % more events than at the last rehearsal, its result is used, less the epochs trained since.
+        are 5 % more events than at the last rehearsal, its result is used, with ``left`` less the epochs trained since.
+        A trial that began since then counts as a new one in it.
         """
         if self._prospect is None or self._events > self._rehearsed * 1.05:
             self._rehearsed = self._events
             self._prospect = self._rehearse(going, waiting, lost)
-            of_each = zip(going.items(), self._prospect.left, strict=True)
-            self._ends = {trial: done + left for (trial, (done, _)), left in of_each}
+            self._ends = {}
+            for (trial, (done, _)), left_epochs in zip(
+                going.items(), self._prospect.left, strict=True
+            ):
+                self._ends[trial] = done + left_epochs
         left = []
         for trial, (done, of) in going.items():
             end = self._ends.get(trial)
@@ -289,28 +305,30 @@ class Foresight:
 
         numbers = random.Random(0)
         started = len(self._gone) + len(going)
-        failed = [*lost.elements()]
+        failed = [*lost.elements()]  # the last epoch of each failed trial
         # every n-th ended trial, at most `MOST`
         gone = dict([*self._gone.items()][:: len(self._gone) // MOST + 1])
-        seen = gone | {**going}
+        seen = gone | {**going}  # the real trials: epochs trained and to train
         # one at least, because the result is about a new trial in any case
         coming = min(max(waiting, 1), MOST)
         reports = (len(seen) + coming) * max(len(self._decisions), 1)
         rehearsals = max(min(REHEARSALS, REPORTS // reports), 1)
-        left = dict.fromkeys(going, 0.0)
-        whole = coming_whole = 0
+        left = dict.fromkeys(going, 0.0)  # remaining epochs of each open trial, as a mean
+        whole = coming_whole = 0  # open and new trials that train all their epochs, in all rehearsals
         self._trained = {}
         for _ in range(rehearsals):
             scheduler = build_scheduler(self._rule, self._objective, self._max_length)
             losses = self._draw_losses(seen, numbers)
-            # worst first, so that the rule stops none
+            # what has happened: the rule observes the epochs so far; worst first, so that it stops none
             for trial in sorted(seen, key=lambda trial: -losses[trial]):
                 done, of = seen[trial]
                 self._train(scheduler, trial, losses[trial], range(1, done + 1), of)
+            # the rest of the open trials
             for trial, (done, of) in going.items():
                 end = self._train(scheduler, trial, losses[trial], range(done + 1, of + 1), of)
                 left[trial] += max(end - done, 0) / rehearsals
                 whole += end >= of
+            # the new trials
             for trial in range(started, started + coming):
                 of = last = self._lengths[trial % len(self._lengths)]
                 # it fails, as the same share of the real ones did
@@ -331,8 +349,8 @@ class Foresight:
     def _train(self, scheduler: Scheduler, trial: int, loss: float, epochs: range, of: int) -> int:
         """Train a simulated trial under a rule; return the last epoch in ``epochs`` that it reports, 0 if it is empty.
 
-        The rule, ``scheduler``, may stop it earlier. The trial only reports epochs at which the rule decides, and the
-        last one. ``of`` is the trial's length, which may be beyond ``epochs``.
+        The rule, ``scheduler``, may stop it earlier. The trial only reports those of ``epochs`` at which the rule
+        decides, and the last of them, after which it ends. ``of`` is the trial's length, which may be beyond.
         """
         if not epochs:
             return 0
@@ -346,7 +364,10 @@ class Foresight:
     def _draw_losses(
         self, trials: Mapping[int, tuple[int, int]], numbers: random.Random
     ) -> dict[int, float]:
-        """Return a random loss from 0 to 1 for each trial, in the order of the observed losses if known."""
+        """Return a random loss from 0 to 1 for each trial.
+
+        Those of trials whose loss at the rule's first decision epoch is known have the same order as these losses.
+        """
         drawn = {trial: numbers.random() for trial in trials}
         known = sorted(
             (trial for trial in trials if trial in self._losses), key=self._losses.__getitem__
