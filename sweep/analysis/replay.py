@@ -131,8 +131,9 @@ class Replay:
 def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[list[Curve], int]:
     """Return the curves of the search's trials in the order of their start, and how many trained at once at most.
 
-    ``length`` returns the number of epochs of a trial from its parameters. The second result is at least 1. Reports
-    after a gap in a repaired log are left out.
+    ``length`` returns the number of epochs of a trial from its parameters. The second result is at least 1; a trial
+    counts as training from its first report to its end. Reports after a gap in a repaired log are left out. Raises
+    `OutOfOrder` if an event cannot follow the earlier ones.
     """
     by_number: dict[int, Curve] = {}
     running: set[int] = set()
@@ -140,7 +141,7 @@ def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[li
     ledger = Ledger(keep_epochs=False)
     for event in events:
         match ledger.observe(event):
-            case Started(trial) if trial.place is not None:
+            case Started(trial) if trial.place is not None:  # a trial of the search
                 by_number[trial.number] = Curve(
                     trial.place, trial.number, trial.params, length(trial.params)
                 )
@@ -163,14 +164,17 @@ def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[li
 
 
 def _use_place(event: EpochReported, place: int) -> EpochReported:
-    """Return a report with its trial's place in the search instead of its number."""
+    """Return a report with its trial's position in the search, ``place``, instead of its number.
+
+    It is the same object if both are equal, otherwise a copy.
+    """
     if event.trial == place:
         return event
     return structs.replace(event, trial=place)
 
 
 def _observe_start(scheduler: Scheduler, curve: Curve) -> None:
-    """Let a scheduler observe the start of a curve's trial, which shows the length of the trial."""
+    """Let a scheduler observe the start of a curve's trial, whose parameters show the length of the trial."""
     scheduler.observe(
         TrialStarted(
             trial=curve.place,
@@ -188,6 +192,7 @@ class _PausedTrials:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
+        # the scheduler, if it pauses trials
         self._rule = scheduler if isinstance(scheduler, Pausing) else None
         # by place, in the order of their pauses, with the epoch of the pause
         self.by_place: dict[int, tuple[Curve, int]] = {}
@@ -196,17 +201,20 @@ class _PausedTrials:
         """Pause a trial after epoch ``epoch`` if the rule holds it there; return whether it was paused."""
         if self._rule is None or epoch not in self._rule.decision_epochs(curve.length):
             return False
-        if self._rule.holds(curve.place) is None:
+        if self._rule.holds(curve.place) is None:  # it may continue
             return False
         self.by_place[curve.place] = curve, epoch
         return True
 
     def take_ready(self) -> tuple[Curve, int] | None:
-        """Remove the first paused trial that may resume; return it with the epoch of its pause, or None if none may."""
+        """Remove the first paused trial that may resume; return it with the epoch of its pause, or None if none may.
+
+        The first is the one that was paused before the others.
+        """
         if self._rule is None:
             return None
         for place in self.by_place:
-            if self._rule.holds(place) is None:
+            if self._rule.holds(place) is None:  # it may continue
                 return self.by_place.pop(place)
         return None
 
@@ -223,9 +231,9 @@ class _PausedTrials:
         return self.by_place.pop(place, None)
 
     def end(self, curve: Curve) -> None:
-        """Let a pausing rule observe that a trial has ended by itself; other rules observe starts and reports.
+        """Let a pausing rule observe that a trial has ended by itself; other rules only observe starts and reports.
 
-        Does nothing for a trial whose curve is cut.
+        Does nothing for a trial whose curve is cut, because it did not end by itself.
         """
         if self._rule is not None and not curve.is_cut:
             self._scheduler.observe(
@@ -256,7 +264,7 @@ class _LiveReplay:
         self._reached: dict[int, int] = {}  # by place: the last epoch that the log has so far
 
     def run(self, events: Iterable[Event]) -> dict[int, int]:
-        """Return by place the epochs at which trials stop or stay paused. To be called once."""
+        """Return by place the epochs at which trials stop or stay paused, for all ``events``. To be called once."""
         for event in events:
             if isinstance(event, EpochReported):
                 self._observe(event)
@@ -267,9 +275,10 @@ class _LiveReplay:
         return self._stopped | ended | still_paused
 
     def _observe(self, event: EpochReported) -> None:
-        """Count an epoch of the log, and let the rule decide about it unless its trial was stopped or is paused.
+        """Record an epoch of the log, and let the rule decide about it unless its trial is paused.
 
-        Then resume the paused trials that the rule lets continue now.
+        Then resume the paused trials that the rule lets continue now. Does nothing for a trial without a curve or one
+        that the rule has stopped, nor for an epoch beyond the curve.
         """
         curve = self._curves.get(event.trial)
         if curve is None or curve.place in self._stopped:
@@ -287,9 +296,10 @@ class _LiveReplay:
             self._decide(resumed_curve, pause_epoch + 1)
 
     def _decide(self, curve: Curve, epoch: int) -> None:
-        """Let the rule decide about epoch ``epoch`` of a trial and the later ones that the log already has.
+        """Let the rule decide about epoch ``epoch`` of a trial and the later ones that the log has up to now.
 
-        It ends with the epoch at which the trial is stopped or pauses.
+        It ends with the epoch at which the trial is stopped or pauses. After the last epoch of its curve, the rule
+        observes that the trial has ended by itself, if it has.
         """
         while epoch <= self._reached[curve.place]:
             # after its last epoch, a trial is complete, whatever the rule says
@@ -303,7 +313,10 @@ class _LiveReplay:
             self._paused.end(curve)
 
     def _resume_rest(self) -> dict[int, int]:
-        """Resume the paused trials after the last event; return by place the epoch of those that have no later one."""
+        """Resume the paused trials after the last event, as far as the rule lets them continue.
+
+        Return by place the epoch of the pause of those that have no later epoch in the log.
+        """
         ended: dict[int, int] = {}
         while (resumed := self._paused.take_ready() or self._paused.take_last()) is not None:
             curve, pause_epoch = resumed
@@ -331,6 +344,7 @@ class _UnknownEpochs:
                 # a smaller loss is better
                 if found is None or (loss < found[0] if better else loss > found[0]):
                     self._extremes[report.epoch] = loss, report.metrics
+        # for epochs that no trial has reached
         choose = min if better else max
         nothing: tuple[float, Mapping[str, float]] = 0.0, {objective.name: 0.0}
         self._any = choose(self._extremes.values(), key=lambda one: one[0], default=nothing)
@@ -339,7 +353,8 @@ class _UnknownEpochs:
     def report(self, place: int, epoch: int) -> EpochReported:
         """Return a report for an unknown epoch of the trial at a place; it takes the median time of all epochs.
 
-        At an epoch that no trial has, the metrics are the best or the worst ones of all epochs.
+        The metrics are those of the best or the worst trial at the epoch. At an epoch at which no trial has a finite
+        objective, they are the best or the worst ones of all epochs.
         """
         _, metrics = self._extremes.get(epoch, self._any)
         return EpochReported(
@@ -385,28 +400,29 @@ class _Simulation:
         while True:
             while self._free_workers and self._start_trial():
                 self._free_workers -= 1
-            if not self._clock:
+            if not self._clock:  # no trial trains
                 stopped = frozenset(self._stopped | self._paused.by_place.keys())
                 return ReplayResult(self._epochs, stopped, frozenset(self._unknown))
+            # the epoch that ends next; ``number`` is the order in which its trial was started or resumed
             self._now, number, epoch, curve, report = heapq.heappop(self._clock)
             self._epochs[curve.place] = epoch
             if self._scheduler.observe(report) and epoch < curve.length:
                 self._stopped.add(curve.place)
             elif not self._paused.pause(curve, epoch) and self._schedule(number, curve, epoch + 1):
-                continue  # its worker goes on with it; in all other cases the worker becomes free
+                continue  # neither stopped nor paused nor at its end: its worker goes on with it
             self._free_workers += 1
 
     def _start_trial(self) -> bool:
-        """Let a free worker train its next trial; return False if no trial is left.
+        """Let a free worker train its next trial; return False if no trial can start now.
 
-        Trials without a further epoch are skipped.
+        Trials without a further epoch are skipped: they count as trained, with the epochs that they have.
         """
         while True:
             chosen = self._choose_next()
             if chosen is None:
                 return False
             curve, epoch = chosen
-            if curve.place not in self._epochs:
+            if curve.place not in self._epochs:  # a new trial, not a resumed one
                 self._epochs[curve.place] = 0
                 _observe_start(self._scheduler, curve)
             self._started += 1
@@ -416,7 +432,8 @@ class _Simulation:
     def _choose_next(self) -> tuple[Curve, int] | None:
         """Remove the next trial to train and return it with the epochs it has already trained; None if there is none.
 
-        Resumable trials come first, then new ones, then one that pauses while nothing else trains.
+        Paused trials that may resume come first, then new ones, then, if nothing else trains, one that the rule resumes
+        only in that case.
         """
         resumed = self._paused.take_ready()
         if resumed is not None:
@@ -424,15 +441,16 @@ class _Simulation:
         new = next(self._waiting, None)
         if new is not None:
             return new, 0
-        if self._clock:  # a trial that trains may let a paused one go on
+        if self._clock:  # some trial still trains, which may let a paused one go on
             return None
         return self._paused.take_last()
 
     def _schedule(self, number: int, curve: Curve, epoch: int) -> bool:
         """Schedule the end of an epoch on the simulated clock; return False if the trial has no such epoch.
 
-        Beyond the end of a cut curve, epochs are made by `_UnknownEpochs`. If there is no such epoch, a pausing rule
-        observes that the trial has ended.
+        Beyond the end of a cut curve, up to the trial's length, epochs are made by `_UnknownEpochs`, unless the curve
+        has no epoch at all. If there is no such epoch, a pausing rule observes that the trial has ended. ``number``
+        decides between trials whose epochs end at the same time: lower ones are first.
         """
         if epoch <= len(curve.reports):
             report = curve.reports[epoch - 1]
@@ -465,7 +483,7 @@ class _Configuration:
         return math.inf
 
     @property
-    def place(self) -> tuple[float, int, float]:
+    def sort_key(self) -> tuple[float, int, float]:
         """Its sort key in a ranking, lower is better: minus the share of completed repeats, the status, the loss."""
         share, status = outcome(
             [curve.status for curve in self.curves], len(self.completed), self.repeats
@@ -480,7 +498,7 @@ def _group_curves(known: Sequence[Curve], spec: Spec) -> list[_Configuration]:
     """Return the configurations of the curves ``known``, with the final losses of their completed trials."""
     configurations = []
     for group in group_by_configuration(known).values():
-        losses = {}
+        losses = {}  # infinite for trials that did not complete
         for curve in group:
             losses[curve.place] = _final_loss(curve, spec.objectives[0])
         completed = tuple(curve for curve in group if math.isfinite(losses[curve.place]))
@@ -500,18 +518,19 @@ def _choose_best(
 ) -> _Configuration:
     """Return the configuration that ranks first if only trials with ``is_whole(place)`` count as completed.
 
-    Only configurations with the winner's share of repeats and status are compared. As in a ranking, the larger share of
-    whole repeats comes first, then their mean loss; of equals, the winner. Returns `_NONE` if no trial is whole.
+    Only configurations that had the winner's share of completed repeats and its status in the log are compared. As in a
+    ranking, the larger share of repeats that are whole comes first, then their mean loss; of equals, the ``winner``,
+    the best configuration of the log. Returns `_NONE` if no trial is whole.
     """
     best = _NONE
     best_key: tuple[float, float, bool] | None = None
     for one in configurations:
-        losses = []
+        losses = []  # of the trials that still complete
         for place, loss in one.losses.items():
             if is_whole(place):
                 losses.append(loss)
-        # without the losses: the share and the status
-        if not losses or one.place[:2] != winner.place[:2]:
+        # the first two items of the key are the share of completed repeats and the status
+        if not losses or one.sort_key[:2] != winner.sort_key[:2]:
             continue
         key = (
             -len(losses) / max(len(one.curves), one.repeats),
@@ -548,13 +567,13 @@ def _list_curves(configurations: Sequence[_Configuration]) -> list[Curve]:
 
 
 def _decide_on_ended(events: Sequence[Event], known: Sequence[Curve], make: Make) -> dict[int, int]:
-    """Return the epochs at which a rule prunes trials, by place.
+    """Return the epochs at which a rule stops trials, by place, if the events come in the log's order (see `live`).
 
     Decisions at the last epoch of a trial that has not ended are left out: it was waiting when the sweep was
     interrupted.
     """
     decisions = live(events, known, make)
-    unfinished = {}
+    unfinished = {}  # by place: the last epoch of a trial that has not ended
     for curve in known:
         if curve.status in UNFINISHED:
             unfinished[curve.place] = len(curve.reports)
@@ -576,7 +595,9 @@ def replay_rule(
 ) -> Replay | None:
     """Return what ``rule`` would have done on the curves of a log; None if no configuration completed.
 
-    Only trials of the search count. The random orders are the same in each call.
+    It is replayed once in the log's order, and in ``orderings`` random orders on as many simulated workers as trials
+    trained at once. Only trials of the search count. The random orders are the same in each call. Raises `OutOfOrder`
+    if an event cannot follow the earlier ones.
 
     Arguments:
         events: all events of the log.
@@ -589,10 +610,11 @@ def replay_rule(
     objective = spec.objectives[0]
     known, at_once = curves(events, spec.trial_epochs)
     configurations = _group_curves(known, spec)
-    winner = min(configurations, key=lambda one: one.place, default=None)
+    winner = min(configurations, key=lambda one: one.sort_key, default=None)
     if winner is None or not winner.losses:
         return None
     words, make = rule
+    # by place: the last epoch of the trials that the sweep's own rule stopped
     pruned = {}
     for curve in known:
         if curve.status is Status.PRUNED and not curve.asked:
@@ -601,20 +623,20 @@ def replay_rule(
     if words == ran[0] and not _has_changed_rule(events):
         same_as_live = pruned == _decide_on_ended(events, known, make)
     in_log_order = _list_curves(configurations[:run_cap])
-    stops = live(events, in_log_order, make)
+    stops = live(events, in_log_order, make)  # the epochs at which the rule stops trials, by place
     numbers = random.Random(0)  # a fixed seed: another rule is replayed in the same orders
     orders = []
     for _ in range(orderings):
         orders.append(numbers.sample(configurations, len(configurations))[:run_cap])
     extremes = []
-    went_on: list[float] = []
-    for better in (False, True):
+    went_on: list[float] = []  # of each replay: the number of trials that continue beyond their curves
+    for better in (False, True):  # unknown epochs are as bad as the worst ones, or as good as the best ones
         beyond = _UnknownEpochs(known, objective, better=better)
-        courses = []
+        results = []
         for order in orders:
-            courses.append(simulate_trials(_list_curves(order), make, at_once, beyond))
-        extremes.append(_summarize_results(courses, orders, winner))
-        went_on += [float(len(one.unknown)) for one in courses]  # of both extremes together
+            results.append(simulate_trials(_list_curves(order), make, at_once, beyond))
+        extremes.append(_summarize_results(results, orders, winner))
+        went_on += [float(len(one.unknown)) for one in results]
     best_in_log_order = _choose_best(
         configurations[:run_cap], winner, lambda place: place not in stops
     )
@@ -649,26 +671,29 @@ def _has_changed_rule(events: Iterable[Event]) -> bool:
 
 
 def _summarize_results(
-    courses: Sequence[ReplayResult],
+    results: Sequence[ReplayResult],
     orders: Sequence[Sequence[_Configuration]],
     winner: _Configuration,
 ) -> Extreme:
-    """Summarize the results of all orderings under one assumption; ``orders`` are the configurations of each ordering.
+    """Summarize the results of all orderings, at least one, under one assumption about unknown epochs.
 
-    ``winner`` is the best configuration of the sweep as it ran.
+    ``orders`` are the configurations of each ordering, ``winner`` is the best configuration of the sweep as it ran.
     """
-    chosen = []
-    for one, order in zip(courses, orders, strict=True):
+    chosen = []  # the configuration that ranks first in each ordering
+    for one, order in zip(results, orders, strict=True):
         chosen.append(_choose_best(order, winner, one.is_whole))
     return Extreme(
-        epochs=_measure_spread([float(one.trained) for one in courses]),
+        epochs=_measure_spread([float(one.trained) for one in results]),
         winner_kept=fmean([one is winner for one in chosen]),
         lost=_measure_spread([one.loss - winner.loss for one in chosen]),
     )
 
 
 def _measure_spread(values: Sequence[float]) -> Spread:
-    """Return the median and the 95 % range of values, at least one; the range ends at two of the values."""
+    """Return the median and the 95 % range of values, at least one.
+
+    Both ends of the range are among the values: those at or just outside of the 2.5 % and 97.5 % quantiles.
+    """
     ordered = sorted(values)
     last = len(ordered) - 1
     return Spread(

@@ -66,13 +66,14 @@ class Costs:
 def costs_of(sweep: str, read: Tables) -> Costs:
     """Return the time and cost of all trials of a sweep, added up from its tables; ``sweep`` is its name.
 
-    Overhead that was measured is added up by part. The rest is the part ``wait`` or, of trials that failed or ran out
-    of memory, ``failed``. The result also has the trials that waited for data for more than `STARVING` of their
-    training time. The metrics in ``read`` need the columns `COLUMNS`.
+    Overhead that was measured is added up by part, such as ``compile``. What is left of the overhead is the part
+    ``wait`` or, of trials that failed or ran out of memory, ``failed``, which is missing if there are none. The result
+    also has the trials that waited for data for more than `STARVING` of their training time. The metrics in ``read``
+    need the columns `COLUMNS`; without ``data_wait_s``, no trial is reported.
     """
     from sweep.store import reading
 
-    measured = []
+    measured = []  # columns of the parts of the overhead
     for name in read.trials.column_names:
         if name.startswith("overhead."):
             measured.append(name)
@@ -84,10 +85,10 @@ def costs_of(sweep: str, read: Tables) -> Costs:
         overhead_s[name.removeprefix("overhead.").removesuffix("_s")] = float(column.sum())
     rest_s = reading.numbers(read.trials, "overhead_s") - sum(columns.values())
     rest_s = rest_s.clip(min=0)
-    failed = np.array([status in ERRORED for status in read.trials["status"].to_pylist()], bool)
-    if failed.any():
-        overhead_s["failed"] = float(rest_s[failed].sum())
-    overhead_s["wait"] = float(rest_s[~failed].sum())
+    has_failed = np.array([status in ERRORED for status in read.trials["status"].to_pylist()], bool)
+    if has_failed.any():
+        overhead_s["failed"] = float(rest_s[has_failed].sum())
+    overhead_s["wait"] = float(rest_s[~has_failed].sum())
     train_s = float(reading.numbers(read.trials, "train_s").sum())
     if FUSED in read.trials.column_names:
         fused = read.trials[FUSED].to_pylist()
@@ -104,12 +105,16 @@ def costs_of(sweep: str, read: Tables) -> Costs:
 
 
 def _find_starving_trials(read: Tables) -> dict[int, float]:
-    """Return the trials that waited for data for more than `STARVING` of their training time, each with its share."""
+    """Return the trials that waited for data for more than `STARVING` of their training time, each with its share.
+
+    The result is empty if the table of metrics has no column ``data_wait_s``.
+    """
     if "data_wait_s" not in read.metrics.column_names:
         return {}
     from sweep.store import reading
 
     trial, time_s, wait_s = (reading.numbers(read.metrics, name) for name in COLUMNS)
+    # seconds of each trial, by its number
     trials = trial.astype(np.int64)
     trained = np.bincount(trials, time_s)
     waited = np.bincount(trials, wait_s)
@@ -147,34 +152,36 @@ def curves_of(
 ) -> Curves:
     """Return the curves of ``trials``, in this order, thinned to about ``points`` points in all.
 
-    ``metrics`` is the table of metrics and ``objectives`` the names of the objectives, the first of which decides.
-    Epochs with the best and worst value of the first objective and the last epoch of a trial are always kept, and at
-    least `LEAST` epochs of each. All objectives that the table has are kept; other metrics only if they fit.
+    ``metrics`` is the table of metrics, ``trials`` are numbers of trials, and ``objectives`` the names of the
+    objectives, the first of which decides. All objectives that the table has are kept, or one metric if it has none;
+    other metrics only if all of their epochs fit. If what is kept does not fit, epochs of each trial are left out, but
+    about `LEAST` stay in any case, and always those with the smallest and the largest value of the first objective and
+    the last one.
     """
     from sweep.store import reading
 
     row, epoch = _locate_rows(metrics, trials)
     order = np.lexsort((epoch, row))
     order = order[row[order] >= 0]  # without the rows of other trials
-    row, epoch = row[order], epoch[order]
+    row, epoch = row[order], epoch[order]  # of each epoch: the position of its trial, and its number
     named = []
     for name in metrics.column_names:
         if name.startswith("metric."):
             named.append(name)
-    first = []
+    first = []  # the columns of the objectives
     for name in objectives:
         if f"metric.{name}" in named:
             first.append(f"metric.{name}")
     names = first + [name for name in named if name not in first]
-    kept = len(first) or 1
-    room = points // max(len(row), 1)
-    names, left_out = names[: max(kept, room)], names[max(kept, room) :]
+    # the number of metrics that are kept: as many as fit with all epochs, but all objectives
+    count = max(len(first) or 1, points // max(len(row), 1))
+    names, left_out = names[:count], names[count:]
     columns = {}
     for name in names:
         columns[name] = reading.numbers(metrics, name, missing=np.nan)[order]
     across = _sum_up(metrics, order, row)
     thinned = None
-    if len(row) * len(names) > points:
+    if len(row) * len(names) > points:  # leave out epochs
         thinned = max(points // (len(names) * max(len(trials), 1)), LEAST)
         chosen = _thin_rows(row, columns[names[0]], len(trials), thinned)
         row, epoch = row[chosen], epoch[chosen]
@@ -201,8 +208,8 @@ def _sum_up(
     """Return for each row the training time in seconds and the number of examples of its trial up to then, by name.
 
     The names are `TRAINING_TIME` and `EXAMPLES`. If a row has no time, the result is empty; if a row has no examples,
-    the examples are left out. ``order`` sorts the table's rows by trial and epoch; ``row`` has the position of the
-    trial for each sorted row.
+    the examples are left out. ``order`` selects rows of the table, by trial and epoch; ``row`` has the position of the
+    trial, from 0, for each of these, and the result is in their order.
     """
     from sweep.store import reading
 
@@ -212,7 +219,7 @@ def _sum_up(
             columns[name] = reading.numbers(metrics, name, missing=np.nan)[order]
     if "time_s" not in columns or not np.isfinite(columns["time_s"]).all():
         return {}
-    parts = {TRAINING_TIME: columns["time_s"]}
+    parts = {TRAINING_TIME: columns["time_s"]}  # what each epoch adds
     if "examples_per_s" in columns and np.isfinite(columns["examples_per_s"]).all():
         parts[EXAMPLES] = columns["examples_per_s"] * columns["time_s"]
     # the first row of each trial; positions of trials begin at 0
@@ -220,8 +227,8 @@ def _sum_up(
     lengths = np.diff(begins, append=len(row))
     sums = {}
     for name, part in parts.items():
-        total = np.cumsum(part)
-        # minus the sum over all earlier trials
+        total = np.cumsum(part)  # over all trials
+        # of each trial: the sum over all trials before it
         before = np.concatenate([[0.0], total])[begins]
         sums[name] = total - np.repeat(before, lengths)
     return sums
@@ -230,18 +237,22 @@ def _sum_up(
 def _locate_rows(
     metrics: pa.Table, trials: Sequence[int]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return for each row of the table the position of its trial in ``trials``, -1 if it has none, and its epoch."""
+    """Return for each row of the table the position of its trial in ``trials``, and its epoch.
+
+    The position is -1 for a trial that is not in ``trials``. If ``trials`` is empty, all epochs are 0.
+    """
     from sweep.store import reading
 
     known = np.asarray(trials, dtype=np.int64)
-    by_number = np.argsort(known)
-    number = reading.numbers(metrics, "trial").astype(np.int64)
+    by_number = np.argsort(known)  # positions in the order of the numbers
+    number = reading.numbers(metrics, "trial").astype(np.int64)  # of the trial of each row
     if not len(known):
         return np.full(len(number), -1), np.zeros(len(number))
     # where each number is among the sorted ones, or would be if it is not there, which the comparison below finds
-    place = np.minimum(np.searchsorted(known[by_number], number), len(known) - 1)
-    row = by_number[place]
-    return np.where(known[row] == number, row, -1), reading.numbers(metrics, "epoch")
+    index = np.minimum(np.searchsorted(known[by_number], number), len(known) - 1)
+    position = by_number[index]
+    position = np.where(known[position] == number, position, -1)
+    return position, reading.numbers(metrics, "epoch")
 
 
 def _thin_rows(
@@ -250,36 +261,39 @@ def _thin_rows(
     """Return for each row whether to keep it: about ``most`` evenly spaced ones of a trial, its extremes and its last.
 
     ``row`` has the position of the trial for each row, ascending, ``values`` what the extremes are of, and ``trials``
-    is the number of trials.
+    is the number of trials. The extremes are the first of the smallest values and the last of the largest; NaN is
+    neither.
     """
     starts = np.searchsorted(row, np.arange(trials + 1))
+    # of each row: the number of rows of its trial, and its index among them
     length = np.diff(starts)[row]
-    place = np.arange(len(row)) - starts[row]
+    index = np.arange(len(row)) - starts[row]
     step = np.maximum(length / most, 1.0)
     # the first row of each step
-    chosen: npt.NDArray[np.bool_] = np.floor(place / step) != np.floor((place - 1) / step)
-    chosen[place == length - 1] = True
+    chosen: npt.NDArray[np.bool_] = np.floor(index / step) != np.floor((index - 1) / step)
+    chosen[index == length - 1] = True
     unknown = np.isnan(values)
     chosen[_find_first_smallest(row, np.where(unknown, np.inf, values))] = True
-    falling = np.where(unknown, np.inf, -values)
-    # the last of the largest
-    chosen[len(row) - 1 - _find_first_smallest(row[::-1], falling[::-1])] = True
+    negated = np.where(unknown, np.inf, -values)
+    # from the end, so that it is the last of the largest
+    chosen[len(row) - 1 - _find_first_smallest(row[::-1], negated[::-1])] = True
     return chosen
 
 
 def _find_first_smallest(
     row: npt.NDArray[np.int64], values: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.int64]:
-    """Return the number of the row with the smallest value of each trial, the first of equal ones.
+    """Return the indices of the rows with the smallest value of each trial, one for each, the first of equal ones.
 
-    ``row`` has the position of the trial for each row; a trial's rows lie together.
+    ``row`` has the position of the trial for each row; a trial's rows lie together. ``values`` has no NaN. The result
+    is in the order of the positions.
     """
     if not len(row):
         return np.zeros(0, dtype=np.int64)
     begins = np.flatnonzero(np.diff(row, prepend=row[0] - 1))  # the first row of each trial
     smallest = np.minimum.reduceat(values, begins)
     lengths = np.diff(begins, append=len(row))
-    candidates = np.flatnonzero(values == np.repeat(smallest, lengths))
+    candidates = np.flatnonzero(values == np.repeat(smallest, lengths))  # with equal ones
     _, first = np.unique(row[candidates], return_index=True)
     return candidates[first]
 
@@ -320,8 +334,8 @@ def timeline_of(path: Path, read: Tables, now: float | None = None) -> Timeline:
     """Return the timeline of a sweep from its log at ``path`` and its tables.
 
     A place (a node and its GPUs) has as many lanes as trials ran there at once. The time between sessions is cut out of
-    trials. While the sweep runs, ``now`` is the time, in seconds since 1970, up to which its open trials are drawn;
-    without it, they are drawn up to the last event.
+    trials, so a trial may have several spans. While the sweep runs, ``now`` is the time, in seconds since 1970, up to
+    which its running trials are drawn; without it, they are drawn up to the last event.
     """
     pauses = _read_pauses(path, read.history)
     known, running = _read_places(read, now)
@@ -330,12 +344,12 @@ def timeline_of(path: Path, read: Tables, now: float | None = None) -> Timeline:
     spans: list[TimelineSpan] = []
     for (node, gpus), trials in sorted(known.items()):
         placed = list(_assign_lanes(sorted(trials)))
-        count = 1 + max(lane for lane, *_ in placed)
+        count = 1 + max(lane for lane, *_ in placed)  # lanes of this place
         for lane, begin, end, row in placed:
-            parts = _remove_pauses(pauses, begin, end)
-            for part in parts:
-                is_open = row in running and part[1] == end  # only the last part of a trial
-                spans.append(TimelineSpan(row, len(lanes) + lane, *part, is_open))
+            for part_begin, part_end in _remove_pauses(pauses, begin, end):
+                is_open = row in running and part_end == end  # only the last part of a trial
+                # the lane's number among all lanes, after those of the places before
+                spans.append(TimelineSpan(row, len(lanes) + lane, part_begin, part_end, is_open))
         nodes += [node] * count
         name = f"{node} {gpus}".strip()
         if count == 1:
@@ -343,7 +357,7 @@ def timeline_of(path: Path, read: Tables, now: float | None = None) -> Timeline:
         else:
             lanes += [f"{name} · {lane + 1}" for lane in range(count)]
     busy_s = sum(span.end - span.begin for span in spans)
-    active_s = read.history.active_s
+    active_s = read.history.active_s  # of all sessions, up to the last event
     if now is not None and read.history.last is not None:
         active_s += max(now - read.history.last, 0.0)
     idle_s = max(len(lanes) * active_s - busy_s, 0.0)
@@ -358,8 +372,9 @@ def _read_places(read: Tables, now: float | None) -> tuple[Places, set[int]]:
     """Return where and when trials ran, and the rows of the trials that are running.
 
     Running trials last until ``now``. If it is None, they last until the last event, and no rows are returned. Those
-    whose node is not known yet are at the place of all others, if these have a single one. Trials without a beginning
-    or an end are left out.
+    whose node is not known yet are at the place of all others, if these have a single one, otherwise at `RUNNING_NOW`;
+    other trials without a node are at `NOT_KNOWN`. Trials without a beginning or an end are left out, and those that
+    end when they begin. The GPUs of a trial without any are "".
     """
     from sweep.store import reading
 
@@ -379,6 +394,7 @@ def _read_places(read: Tables, now: float | None) -> tuple[Places, set[int]]:
         if begin is not None and end is not None and end > begin:
             gpus = str(devices) if str(devices or "").startswith("gpu") else ""
             places[where, gpus].append((begin, end, row))
+    # those without a node yet
     _place_running_trials(places)
     return places, running
 
@@ -386,7 +402,7 @@ def _read_places(read: Tables, now: float | None) -> tuple[Places, set[int]]:
 def _place_running_trials(places: Places) -> None:
     """Move the trials whose node is not known yet, as they run, to the place of all others, if that is a single one.
 
-    ``places`` is changed.
+    ``places`` is changed. Nothing is moved if the node of the others is not known either.
     """
     running = (RUNNING_NOW, "")
     others = [place for place in places if place != running]
@@ -411,14 +427,15 @@ def _assign_lanes(
     ``trials`` are (begin, end, row), in the order in which they begin. Trials that overlap by at most `SLACK_S` may
     have the same lane.
     """
-    free: list[float] = []
+    ends: list[float] = []  # of the last trial in each lane
     for begin, end, row in trials:
-        lane = next((at for at, until in enumerate(free) if until <= begin + SLACK_S), len(free))
-        # replaces the time at which the lane is free, or adds a lane
-        free[lane:] = [
-            end,
-            *free[lane + 1 :],
-        ]
+        lane = 0
+        while lane < len(ends) and ends[lane] > begin + SLACK_S:
+            lane += 1
+        if lane == len(ends):  # no lane is free
+            ends.append(end)
+        else:
+            ends[lane] = end
         yield lane, begin, end, row
 
 
@@ -436,13 +453,16 @@ def _remove_pauses(
 
 
 def _read_pauses(path: Path, history: History) -> tuple[tuple[float, float], ...]:
-    """Return the times between the sessions of a log, as (begin, end), when no driver ran; empty if there is no log."""
+    """Return the times between the sessions of a log, as (begin, end), when no driver ran; empty if there is no log.
+
+    Raises `StoreError` if the log is damaged where a session begins.
+    """
     if not path.is_file():
         return ()
     pauses = []
     earlier_total_s = 0.0
+    # of each session, the history has the byte of its event and the seconds of all pauses before it
     sessions = log.read_at(path, [position for position, _ in history.pauses])
-    # all pauses before the session
     for session, (_, total_s) in zip(sessions, history.pauses, strict=True):
         if total_s > earlier_total_s:
             pauses.append((session.time - (total_s - earlier_total_s), session.time))
@@ -483,7 +503,11 @@ class ReportData:
 
 
 def list_question_lines(text: str) -> tuple[str, ...]:
-    """Return the comment lines at the start of a sweep file, without the #, empty ones and those for editors."""
+    """Return the comment lines at the start of a sweep file, without the #, empty ones and those for editors.
+
+    They end before the first line that does not begin with #, also if that is empty. Those for editors are such as
+    ``# vim: ...`` and the first line of a script, ``#!...``.
+    """
     lines: list[str] = []
     # some editors begin a file with a byte order mark
     for line in text.lstrip("\ufeff").splitlines():
@@ -498,7 +522,8 @@ def list_question_lines(text: str) -> tuple[str, ...]:
 def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = "") -> ReportData:
     """Read the data of a report on a sweep; ``name`` replaces its own name. Raises `StoreError` if it cannot be read.
 
-    The curves have about ``points`` points in all; see `curves_of`.
+    The curves have about ``points`` points in all; see `curves_of`. A sweep file that is no UTF-8 is shown as far as
+    possible.
     """
     from sweep.store import reading
 
@@ -533,8 +558,8 @@ def list_importances(
     """Return the importance of each parameter in ``names`` by objective, from the completed trials of all sweeps.
 
     ``accounts`` has at least one sweep; all have the objectives of the first. The list of an objective is sorted,
-    largest first. It is empty if fewer than ten configurations have a finite value. Parameters that no such trial has
-    are left out.
+    largest first. It is empty if fewer than ten different configurations have a finite value. Parameters that no trial
+    with such a value has are left out.
     """
     from sweep.searchers.optuna_study import FEWEST
     from sweep.searchers.optuna_study import compute_importances as of_trials
@@ -560,7 +585,10 @@ def list_importances(
 
 
 def collect_domains(accounts: Sequence[ReportData]) -> dict[str, Domain]:
-    """Return the domain of each parameter, by name, from the first of the sweeps in which it is readable."""
+    """Return the domain of each parameter, by name, from the first of the sweeps in which it is readable.
+
+    Parameters that are readable in none are left out.
+    """
     from sweep.spec import parameters
     from sweep.spec.yaml_reader import make_document
 

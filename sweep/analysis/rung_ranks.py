@@ -53,11 +53,12 @@ class RungRanks:
 def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
     """Return how well ranks at each rung agree with those at the last epoch: objective by objective, and rung by rung.
 
-    ``read`` must have the metrics of all epochs. Only trials that trained to their end and beyond the rung count. Of a
-    rule with many rungs, only `MOST_RUNGS` are measured. The result is empty if the sweep has no rungs, or no trial
-    that trained to its end.
+    ``read`` must have the metrics of all epochs. Only trials count that trained to their end and beyond the rung, with
+    finite values at both, of whatever role. Of a rule with many rungs, only `MOST_RUNGS` are measured. The result is
+    empty if the sweep has no rungs, or no trial that trained to its end.
     """
     rungs = _thin_epochs(read_decision_epochs(sweep.info, _find_max_search_epochs(sweep)))
+    # of a trial in the units of its rungs, if the sweep has minutes; otherwise None
     length = _read_timed_length(sweep.info)
     counts_epochs = length is None or isinstance(sweep.info.epochs, int)
     ended = []
@@ -73,10 +74,12 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
             at_rungs = read_metric(read, metric, rungs)
         else:
             at_rungs = read_metric_at_units(read, metric, rungs, length)
-        # the rows of the trials that ended, turned so that each rung has a row
-        for rung, values in zip(rungs, at_rungs[[one.trial for one in ended]].T, strict=True):
+        # by trial number and rung; turned so that each rung has the values of the trials that ended
+        of_ended = at_rungs[[one.trial for one in ended]].T
+        for rung, values in zip(rungs, of_ended, strict=True):
             known = np.isfinite(values) & np.isfinite(lasts)
-            # at a trial's last epoch, its value would be compared with itself; by units, such values are NaN already
+            # at a trial's last epoch, its value would be compared with itself; in a sweep with minutes, such values
+            # are NaN already
             if length is None:
                 known &= np.array([one.epochs > rung for one in ended])
                 epoch, share = rung, None
@@ -97,7 +100,10 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
 
 
 def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
-    """Read a sweep and return the result of `measure_rungs` for it. Raises `StoreError` if it cannot be read."""
+    """Read a sweep and return how well ranks at its rungs agree with the last ones, by `measure_rungs`.
+
+    Raises `StoreError` if the sweep cannot be read.
+    """
     from sweep.analysis.sweep_rows import make_sweep
     from sweep.store import reading
 
@@ -110,10 +116,10 @@ def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
 def read_decision_epochs(info: SweepInfo, max_epochs: int | None = None) -> tuple[int, ...]:
     """Return the epochs at which a sweep's stopping rule decides, ascending.
 
-    ``max_epochs`` is the largest number of epochs of a trial of the search; None for the number in the sweep file. In a
-    sweep with ``minutes`` but no number of epochs, the result is in hundredths of a trial's minutes. It is empty if the
-    sweep has no rule, a user's own rule, or neither ``minutes`` nor a number of epochs, or if another release wrote a
-    rule that is not valid here.
+    ``max_epochs`` is the largest number of epochs of a trial of the search, None for the number in the sweep file; it
+    is not used in a sweep with ``minutes``. If such a sweep has no number of epochs, the result is in hundredths of a
+    trial's minutes. It is empty if the sweep has no rule, a user's own rule, or neither ``minutes`` nor a number of
+    epochs, or if another release wrote a rule that is not valid here.
     """
     stored = info.spec.get("early_terminate")
     length = _read_timed_length(info)
@@ -137,11 +143,12 @@ def read_decision_epochs(info: SweepInfo, max_epochs: int | None = None) -> tupl
 
 
 def _find_max_search_epochs(sweep: Sweep) -> int | None:
-    """Return the largest number of epochs of the trials of a search and of its parameter ``epochs``; None if unknown.
+    """Return the largest number of epochs that a trial of the search trains or could train; None if unknown.
 
-    The baseline and fresh seeds do not count, because no rule decides about them.
+    That is the largest of the values that its parameter ``epochs`` may have and of the trials that have begun. The
+    baseline and fresh seeds do not count, because no rule decides about them.
     """
-    counts: list[object] = []
+    counts: list[object] = []  # also None and texts, which are left out
     declared = sweep.info.parameters.get("epochs")
     if isinstance(declared, Mapping):
         counts += [declared.get("value"), declared.get("max")]
@@ -167,7 +174,10 @@ def _read_timed_length(info: SweepInfo) -> int | None:
 
 
 def _thin_epochs(epochs: Sequence[int]) -> tuple[int, ...]:
-    """Return at most `MOST_RUNGS` of the ascending epochs, evenly spaced on a logarithmic scale, from first to last."""
+    """Return at most `MOST_RUNGS` of the ascending epochs, with the first and the last; all if they are no more.
+
+    The positions of those that are chosen are evenly spaced on a logarithmic scale.
+    """
     if len(epochs) <= MOST_RUNGS:
         return tuple(epochs)
     places = np.geomspace(1, len(epochs), MOST_RUNGS)

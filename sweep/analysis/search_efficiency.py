@@ -56,8 +56,9 @@ def find_best_by_budget(
     """Return the best score by the budget spent, in the given order and on average over 200 random orders.
 
     There are 40 budgets, evenly spaced up to the sum of ``costs``. A configuration with a NaN loss costs budget and
-    finds nothing. At each budget, the mean and the interval are over the orders in which something was found by then.
-    The mean is what a random search among the same configurations would find (Dodge et al., Show Your Work, EMNLP
+    finds nothing. At each budget, the mean and the interval are over the orders in which something was found by then;
+    they are NaN if there is none, as is the best score before something was found. The random orders are the same in
+    each call. The mean is what a random search among the same configurations would find (Dodge et al., Show Your Work, EMNLP
     2019), here without replacement and by cost.
 
     Arguments:
@@ -70,18 +71,19 @@ def find_best_by_budget(
     spent = np.asarray(costs, dtype=np.float64)
     budgets = np.linspace(0, spent.sum(), POINTS + 1)[1:]
     draws = np.random.default_rng(0)
-    runs = np.array(
+    # the smallest loss so far, by (order, budget); infinite before something was found
+    best_losses = np.array(
         [
             _find_best(losses, spent, draws.permutation(len(losses)), budgets)
             for _ in range(ORDERINGS)
         ]
     )
     # The mean is over the orders in which something has completed.
-    known = np.where(np.isfinite(runs), runs, np.nan)
-    counts = np.isfinite(runs).sum(axis=0)
+    known = np.where(np.isfinite(best_losses), best_losses, np.nan)
+    counts = np.isfinite(best_losses).sum(axis=0)
     sums = np.nansum(known, axis=0)
     mean = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-    bounds = np.full((2, len(budgets)), np.nan)
+    bounds = np.full((2, len(budgets)), np.nan)  # of the interval: lower and upper losses
     for at in np.flatnonzero(counts):
         bounds[:, at] = np.quantile(known[np.isfinite(known[:, at]), at], [0.025, 0.975])
     low, high = np.sort(objective.sign * bounds, axis=0)  # a negative sign exchanges them
@@ -96,8 +98,8 @@ def compute_correlation(
 ) -> Correlation | None:
     """Return Spearman's rank correlation of two lists of scores; None for fewer than three, or if one is constant.
 
-    Both lists are equally long, without NaN. The 95 % interval is None for fewer than five scores, and if the ranks in
-    both lists are equal or reversed.
+    Both lists are equally long, without NaN. The bounds of the 95 % interval are None for fewer than five scores, and
+    if the ranks in both lists are equal or reversed.
     """
     count = len(one)
     if count < 3:
@@ -106,13 +108,14 @@ def compute_correlation(
     for values in (one, other):
         ranks.append(_rank_values(np.asarray(values, dtype=np.float64)))
     spreads = [float(np.std(values)) for values in ranks]
-    if not all(spreads):
+    if not all(spreads):  # a spread of 0: all scores of a list are equal
         return None
     covariance = np.mean((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean()))
     value = float(covariance / (spreads[0] * spreads[1]))
-    value = max(min(value, 1.0), -1.0)
+    value = max(min(value, 1.0), -1.0)  # rounding may carry it beyond
     if count < 5 or abs(value) > 1 - 1e-12:  # atanh(1) is infinite
         return Correlation(count, value, None, None)
+    # the interval has the same width on both sides of Fisher's z, which is atanh of the correlation
     half = Z * math.sqrt((1 + value * value / 2) / (count - 3))
     middle = math.atanh(value)
     return Correlation(count, value, math.tanh(middle - half), math.tanh(middle + half))
@@ -123,7 +126,8 @@ def _find_best(
 ) -> Floats:
     """Return for each budget the smallest loss among the configurations that are finished by then; infinite if none is.
 
-    ``spent`` has the cost of each configuration, and ``order`` the order in which they are trained.
+    ``losses`` and ``spent`` have the loss and the cost of each configuration, and ``order`` their indices in the order
+    in which they are trained.
     """
     done = np.cumsum(spent[order])
     least = np.concatenate([[math.inf], np.minimum.accumulate(losses[order])])
@@ -132,10 +136,11 @@ def _find_best(
 
 
 def _rank_values(values: Floats) -> Floats:
-    """Return ranks from 1; equal values share their mean rank."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return np.asarray((last - (counts - 1) / 2)[place])
+    """Return the rank of each value, from 1 for the smallest; equal values share their mean rank."""
+    # of each value: its index among the different values, of which each occurs ``counts`` times
+    _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last_rank = np.cumsum(counts)
+    return np.asarray((last_rank - (counts - 1) / 2)[index])
 
 
 Places = npt.NDArray[np.intp]
@@ -183,11 +188,11 @@ def measure_search_efficiency(
     """Return the search efficiency of the sweep named ``sweep`` in a ranking, by its first objective.
 
     That is the best score by the epochs and by the hours spent, how well the scores after 1, 2, 4, ... epochs predicted
-    the final ones, and the result of choosing a configuration after one epoch. ``read`` has the tables of the sweep,
-    with the first objective of all epochs. Only trials of the search count. Returns None if it has fewer than three
-    completed configurations, or no objective.
+    the final ones, and the result of choosing a configuration after one epoch. A kind of budget of which nothing was
+    spent is left out. ``read`` has the tables of the sweep, with the first objective of all epochs. Only trials of the
+    search count. Returns None if it has fewer than three configurations with a completed trial, or no objective.
     """
-    rows = []
+    rows = []  # the configurations of the search
     is_confirmed = False
     for row in ranking.rows:
         if row.sweep != sweep:
@@ -204,8 +209,10 @@ def measure_search_efficiency(
     if is_confirmed:  # the ranking's order is by fresh seeds, not by the search
         done = sorted(done, key=lambda row: one.to_loss(row.scores[0].mean))
     epochs = list_early_epochs(max(row.epochs for row in done))
-    rows.sort(key=_first_trial)
+    rows.sort(key=_first_trial)  # the order in which the search tried them
+    # the sign turns scores into losses
     losses = one.sign * np.array([_mean_score(row) for row in rows])
+    # the losses at the early epochs, by (configuration, epoch)
     means = one.sign * _average_curves(rows, read_metric(read, metric, epochs or [1]))
     train_s = _read_train_s(read)
     costs: dict[str, list[float]] = {"epochs": [], "hours": []}
@@ -217,12 +224,13 @@ def measure_search_efficiency(
         for unit, cost in costs.items()
         if sum(cost) > 0
     )
+    # the indices in ``rows`` of the configurations that completed, best first
     place_of_rank = {row.rank: at for at, row in enumerate(rows)}
     complete = np.array([place_of_rank[row.rank] for row in done])
     # If no epoch comes before the last one, `epochs` is empty, and the one column of `means` is for the control only.
     rungs = tuple(
-        _measure_prediction(*looked, losses, complete)
-        for looked in zip(epochs, means.T, strict=False)
+        _measure_prediction(epoch, losses_at_epoch, losses, complete)
+        for epoch, losses_at_epoch in zip(epochs, means.T, strict=False)
     )
     # column 0 is the first epoch
     control = _measure_control(rows, losses, means[:, 0], complete, one)
@@ -242,14 +250,16 @@ def _mean_score(row: RankedConfiguration) -> float:
 
 
 def _search_trials_only(row: RankedConfiguration) -> RankedConfiguration | None:
-    """Return a copy of a configuration with only the search's trials and their mean score; None if it has none.
+    """Return a copy of a configuration with only the search's trials and their mean score; None if it has none of these.
 
     If all trials are the search's, or there are no scores, the row is returned as it is. The copy has only the score of
-    the first objective, and none if no trial of the search completed.
+    the first objective, of which only the mean is of the search's trials, and none if no trial of the search completed.
     """
     trials = tuple(trial for trial in row.trials if trial.role is Role.SEARCH)
-    if not trials or len(trials) == len(row.trials) or not row.scores:
-        return row if trials else None
+    if not trials:
+        return None
+    if len(trials) == len(row.trials) or not row.scores:
+        return row
     metric = row.scores[0].metric
     values = []
     for trial in trials:
@@ -260,12 +270,18 @@ def _search_trials_only(row: RankedConfiguration) -> RankedConfiguration | None:
 
 
 def list_early_epochs(last: int) -> list[int]:
-    """Return the powers of two below ``last``, ascending: the epochs whose scores are compared with the final ones."""
+    """Return the powers of two below ``last``, ascending: the epochs whose scores are compared with the final ones.
+
+    The first is 1; the list is empty if ``last`` is at most 1.
+    """
     return [2**power for power in range(last.bit_length()) if 2**power < last]
 
 
 def _read_train_s(read: Tables) -> Floats:
-    """Return the training seconds of each trial, as an array indexed by trial number; 0 if unknown."""
+    """Return the training seconds of each trial, as an array indexed by trial number; 0 if unknown.
+
+    The array has an entry for each number up to the highest one of a trial.
+    """
     from sweep.store import reading
 
     trials = reading.numbers(read.trials, "trial").astype(np.int64)
@@ -276,7 +292,7 @@ def read_metric(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
     """Return the values of a metric as an array (trial number, epoch); NaN where unknown.
 
     ``metric`` is the name without "metric.". ``epochs`` must be ascending; the array has one column for each, and a row
-    for each number up to the highest one of a trial.
+    for each number up to the highest one of a trial. Infinite values are NaN, too.
     """
     from sweep.store import reading
 
@@ -290,7 +306,8 @@ def read_metric(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
         reading.numbers(read.metrics, column, missing=math.nan) for column in columns
     )
     known = np.isin(epoch, epochs) & np.isfinite(value)
-    curves[trial[known].astype(np.int64), np.searchsorted(epochs, epoch[known])] = value[known]
+    column_of_epoch = np.searchsorted(epochs, epoch[known])
+    curves[trial[known].astype(np.int64), column_of_epoch] = value[known]
     return curves
 
 
@@ -298,8 +315,9 @@ def read_metric_at_units(read: Tables, metric: str, units: Sequence[int], length
     """Return a metric as an array (trial number, unit), NaN where it is unknown; ``units`` are ascending.
 
     It is for sweeps with ``minutes``, whose trials are ``length`` units long. The value at a unit is that of the epoch
-    in which the trial reached the unit, as stopping rules see it. At the units that a trial reached in its last epoch,
-    the value is NaN, because early values are compared with the last one.
+    in which the trial reached the unit, as stopping rules see it. At the units that a trial reached in its last epoch
+    or not at all, the value is NaN, because early values are compared with the last one. All are NaN if the table lacks
+    the metric, whose name is given without "metric.", or the used shares of the budget.
     """
     from sweep.store import reading
 
@@ -313,21 +331,22 @@ def read_metric_at_units(read: Tables, metric: str, units: Sequence[int], length
         for column in ("trial", "epoch", SHARE, name)
     ]
     table = np.column_stack(columns)
-    table = table[np.lexsort((table[:, 1], table[:, 0]))]
+    table = table[np.lexsort((table[:, 1], table[:, 0]))]  # by trial, and then by epoch
     for trial in np.unique(table[:, 0]):
         own = table[table[:, 0] == trial]
+        # the units that the trial had reached after each of its epochs
         reached = np.array([count_units(int(epoch), share, length) for epoch, share in own[:, 1:3]])
-        places = np.searchsorted(reached, units)  # of the first epoch at or beyond each unit
-        before_the_last = places < len(own) - 1
-        curves[int(trial), before_the_last] = own[places[before_the_last], 3]
+        index = np.searchsorted(reached, units)  # of the first epoch at or beyond each unit
+        is_early = index < len(own) - 1  # before its last epoch
+        curves[int(trial), is_early] = own[index[is_early], 3]  # the metric
     return curves
 
 
 def _average_curves(rows: Sequence[RankedConfiguration], curves: Floats) -> Floats:
     """Return the mean curve of each configuration's trials, as an array (configuration, epoch).
 
-    An entry is NaN if a trial that began has no value at the epoch. Failed trials and trials without any value are left
-    out.
+    ``curves`` has the values of all trials, by (trial number, epoch). Failed trials and trials without any value are
+    left out. An entry is NaN if one of the others has no value at the epoch, or if there are no others.
     """
     has_value = np.asarray(np.isfinite(curves).any(axis=1))
     trials: list[int] = []  # of all configurations, one after the other
@@ -341,11 +360,13 @@ def _average_curves(rows: Sequence[RankedConfiguration], curves: Floats) -> Floa
         trial_counts.append(len(own))
     counts = np.array(trial_counts)
     means = np.full((len(rows), curves.shape[1]), math.nan)
-    if counts.any():
-        flat = curves[trials]
-        starts = (np.cumsum(counts) - counts)[counts > 0]
+    has_trials = counts > 0
+    if has_trials.any():
+        # where the trials of each configuration begin in ``trials``
+        starts = (np.cumsum(counts) - counts)[has_trials]
         # the sum over the trials of each configuration, which is NaN if one of them has no value
-        means[counts > 0] = np.add.reduceat(flat, starts, axis=0) / counts[counts > 0, None]
+        sums = np.add.reduceat(curves[trials], starts, axis=0)
+        means[has_trials] = sums / counts[has_trials, None]
     return means
 
 
@@ -354,17 +375,19 @@ def _measure_prediction(
 ) -> RungPrediction:
     """Return how well the losses at an epoch predict the final losses.
 
-    ``epoch_losses`` and ``losses`` have an entry per configuration. The correlation is over the completed ones,
-    ``done``, given as places in ``losses``, best first. The rank of the best one is among all configurations that
-    reached the epoch; None if it has no loss there.
+    ``epoch_losses`` and ``losses`` have an entry per configuration: its loss at the epoch, NaN if it has none, and its
+    final loss. ``done`` has the indices of the completed ones, best first, over which the correlation is computed, as
+    far as they have a loss at the epoch. The rank of the best one at the epoch is among all configurations that have a
+    loss there; None if it has none.
     """
     reached = done[np.isfinite(epoch_losses[done])]
     loss_of_best = epoch_losses[done[0]]
-    place = None
+    rank_of_best = None
     if math.isfinite(loss_of_best):
-        place = 1 + int((epoch_losses < loss_of_best).sum())
-    correlated = compute_correlation(epoch_losses[reached], losses[reached])
-    return RungPrediction(epoch, correlated, place, int(np.isfinite(epoch_losses).sum()))
+        rank_of_best = 1 + int((epoch_losses < loss_of_best).sum())
+    correlation = compute_correlation(epoch_losses[reached], losses[reached])
+    count = int(np.isfinite(epoch_losses).sum())
+    return RungPrediction(epoch, correlation, rank_of_best, count)
 
 
 def _measure_control(
@@ -372,17 +395,19 @@ def _measure_control(
 ) -> Control | None:
     """Return the result of training only the configuration to its end that is best after one epoch.
 
-    ``first`` has the losses after one epoch; ``done`` the places of the completed configurations, best first. Returns
-    None if fewer than `LEAST` of these have a score after one epoch, or if the configuration that is best then did not
-    train to its end, so that nobody knows how it would have ended.
+    ``losses`` and ``first`` have the final losses of ``rows`` and those after one epoch; ``done`` the indices of the
+    completed configurations, best first. ``one`` converts losses to scores. Returns None if fewer than `LEAST` of the
+    completed ones have a score after one epoch, or if the configuration that is best then did not train to its end, so
+    that nobody knows how it would have ended.
     """
     known = done[np.isfinite(first[done])]
     if len(known) < LEAST:
         return None
     chosen = int(known[np.argmin(first[known])])
-    if np.nanmin(first) < first[chosen]:  # of one that did not train to its end
+    if np.nanmin(first) < first[chosen]:  # one that did not train to its end was better
         return None
     trials = [trial for row in rows for trial in row.trials]
+    # one epoch of each trial, and all further ones of the chosen configuration
     rest = sum(max(trial.epochs - 1, 0) for trial in rows[chosen].trials)
     spent = sum(min(trial.epochs, 1) for trial in trials) + rest
     loss = float(losses[chosen])
