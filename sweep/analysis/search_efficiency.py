@@ -57,9 +57,9 @@ def find_best_by_budget(
 
     There are 40 budgets, evenly spaced up to the sum of ``costs``. A configuration with a NaN loss costs budget and
     finds nothing. At each budget, the mean and the interval are over the orders in which something was found by then;
-    they are NaN if there is none, as is the best score before something was found. The random orders are the same in
-    each call. The mean is what a random search among the same configurations would find (Dodge et al., Show Your Work, EMNLP
-    2019), here without replacement and by cost.
+    they are NaN if there is none, as is the best score before something was found. The mean is what a random search
+    among the same configurations would find (Dodge et al., Show Your Work, EMNLP 2019), here without replacement and by
+    cost. The random orders are the same in each call.
 
     Arguments:
         unit: name of the unit of the costs.
@@ -250,7 +250,7 @@ def _mean_score(row: RankedConfiguration) -> float:
 
 
 def _search_trials_only(row: RankedConfiguration) -> RankedConfiguration | None:
-    """Return a copy of a configuration with only the search's trials and their mean score; None if it has none of these.
+    """Return a copy of a configuration with only the search's trials and their mean score; None without such trials.
 
     If all trials are the search's, or there are no scores, the row is returned as it is. The copy has only the score of
     the first objective, of which only the mean is of the search's trials, and none if no trial of the search completed.

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def of(folder: ResultsFolder) -> Study:
-    """Read a sweep and return it as an Optuna study.
+    """Read a sweep and return it as an Optuna study in memory; `convert_sweep` says what its trials have.
 
     Raises `StoreError` if it cannot be read, and `InputError` if it has no objective.
     """
@@ -68,9 +68,9 @@ def convert_sweep(folder: ResultsFolder, read: Tables) -> Study:
 
     Each trial of the sweep becomes a trial of the study, also each repeat of a configuration. Its user attributes hold
     its number, repeat, seed and fold in the sweep, its status with the reason, its other metrics as last reported
-    (``metric.NAME``), those on the test data (``test.NAME``), and parameters that are computed from others
-    (``param.NAME``). Interrupted trials are WAITING, and running ones too if no process runs the sweep. Raises the
-    errors of `of`.
+    (``metric.NAME``), those on the test data (``test.NAME``), a person's note and star, and parameters that are
+    computed from others (``param.NAME``). Interrupted trials are WAITING, and running ones too if no process runs the
+    sweep. Raises `StoreError` if sweep.json cannot be read, and `InputError` if the sweep has no objective.
     """
     sweep = make_sweep(folder, read, as_logged=True)  # `make_study` is told whether it runs
     space = read_space(folder)
@@ -114,8 +114,9 @@ def find_searched_parameters(
 ) -> dict[str, Domain | None]:
     """Return the parameters that are searched, with their domains, by name.
 
-    ``seen`` has the parameters of the sweep's trials. If the space is unknown, return those of them that differ between
-    trials, with None as their domain.
+    These are the parameters of the space that are neither constant nor computed from others. If the space is unknown
+    (None), they are those whose values differ between trials or that some trials lack, with None as their domain.
+    ``seen`` has the parameters of the sweep's trials.
     """
     if space is None:
         return dict.fromkeys(list_varying_parameters(seen))
@@ -123,7 +124,11 @@ def find_searched_parameters(
 
 
 def read_studied_trials(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[StudiedTrial]:
-    """Yield the trials of a sweep, by number, in the form from which Optuna's trials are made."""
+    """Yield the trials of a sweep, in the order of their numbers, in the form from which Optuna's trials are made.
+
+    ``read`` has the tables of the sweep, with the first objective of all epochs. The sweep must have an objective.
+    Without a ``space``, the attributes of the trials lack the computed parameters.
+    """
     from sweep.store import reading
 
     by_epoch = _read_values_by_epoch(read, sweep.objectives[0][0])
@@ -181,12 +186,15 @@ def make_trial_attributes(space: Space | None, trial: Trial | TrialStarted) -> d
 
 
 def _list_tested(tested: Mapping[str, float]) -> dict[str, Value]:
-    """Return the attributes of a study's trial for its finite metrics on the test data, ``test.NAME``."""
+    """Return the attributes of a study's trial for its finite metrics on the test data, by the name ``test.NAME``."""
     return {f"test.{name}": value for name, value in tested.items() if math.isfinite(value)}
 
 
 def _read_values_by_epoch(read: Tables, objective: str) -> Mapping[int, dict[int, float]]:
-    """Return the values of an objective by trial and epoch."""
+    """Return the values of an objective by trial and epoch, as they were reported, also NaN and infinite ones.
+
+    Epochs without a value are left out, and so are trials without any. Empty if the table lacks the objective.
+    """
     values = defaultdict[int, dict[int, float]](dict)
     name = f"metric.{objective}"
     if name in read.metrics.column_names:
@@ -215,10 +223,11 @@ class FollowedSweep:
 
     @property
     def notes(self) -> Mapping[str, Value]:
-        """A description of the sweep: its trainable, method, results folder and the like, and its ``state``.
+        """A description of the sweep by key: ``results``, its folder, ``state``, and keys of the sweep file.
 
-        The state says whether a process ran the sweep when the trials were last read. Keys that the sweep file does not
-        have are missing.
+        These are ``description``, ``trainable``, ``method``, ``epochs`` and ``repeats``, if the sweep file has them.
+        The state, "running" or "not running", says whether a process ran the sweep when the trials were last read.
+        Raises `StoreError` if sweep.json cannot be read.
         """
         spec = self._folder.read_info().spec
         keys = ("description", "trainable", "method", "epochs", "repeats")
@@ -235,10 +244,10 @@ class FollowedSweep:
         return described
 
     def trials(self) -> list[FrozenTrial]:
-        """Return all trials in the state that the log has now, in the order in which they were added.
+        """Read the log and return all trials in the state that it has now, in the order in which they were added.
 
-        If it cannot be read, they are returned as they were, and ``say`` is called with the error, once for the same
-        error.
+        If the sweep cannot be read, they are returned as they were, and ``say`` is called with the error, unless the
+        call before had the same error.
         """
         with self._lock:
             try:
@@ -281,10 +290,10 @@ class FollowedSweep:
 
         Running trials are also converted if the process of the sweep has begun or ended. If the log was replaced, the
         sweep file was changed, or an event was out of order at the last call, read the whole sweep again. Raises
-        `StoreError` if the log is damaged or an event is out of order.
+        `StoreError` if the sweep cannot be read, as when its log is damaged, or if an event is out of order.
         """
         follower = self._follower
-        changed = self._changed
+        changed = self._changed  # the same set, so that what is added stays there if an error is raised below
         while True:
             # None if the log was replaced, or if an event was out of order at the last call
             events = follower.more() if follower else None
@@ -293,13 +302,13 @@ class FollowedSweep:
                 return
             if not events:
                 break
-            # Without a follower while these are observed: if one is out of order, the next call reads everything again.
+            # No follower while these events are observed: if one is out of order, the next call reads everything again.
             self._follower = None
             with naming(self._folder.log):
                 for event in events:
                     self._observe(event, changed)
             self._follower = follower
-        if self._folder.read_info().spec != self._spec:
+        if self._folder.read_info().spec != self._spec:  # the sweep file was changed
             self._load()
             return
         alive = self._folder.is_running()
@@ -315,7 +324,8 @@ class FollowedSweep:
     def _observe(self, event: Event, changed: set[int]) -> None:
         """Update the trial that an event is about, and add its number to ``changed``.
 
-        Starts, epochs, ends, interruptions, tests, notes and stars count; all other events change nothing.
+        Starts, epochs, ends, interruptions, tests, notes and stars count; all other events change nothing. Raises
+        `OutOfOrder` if the event cannot follow the earlier ones.
         """
         match self._ledger.observe(event):
             case Started(trial, start):
@@ -357,9 +367,10 @@ class FollowedSweep:
     def _add_epoch(
         self, told: StudiedTrial, trial: TrialState, event: EpochReported
     ) -> StudiedTrial:
-        """Return a trial with another reported epoch, the metrics of which replace earlier ones.
+        """Return a copy of ``told`` with another reported epoch, ``event``, the metrics of which replace earlier ones.
 
-        It has neither a reason nor an end any more, because an interrupted trial continues by reporting.
+        It has neither a reason nor an end any more, because an interrupted trial continues by reporting. ``trial`` has
+        the state of the trial after the epoch.
         """
         objective = self.objectives[0][0]
         if objective in event.metrics:
@@ -369,7 +380,7 @@ class FollowedSweep:
         return replace(
             told,
             status=trial.status,
-            reason="",  # neither a reason nor an end, because an interrupted trial continues by reporting
+            reason="",
             ended=None,
             metrics={**told.metrics, **event.metrics},
             epochs=trial.reported,
@@ -387,25 +398,22 @@ class FollowedSweep:
             self._convert(number)
 
     def _convert_changed(self, changed: set[int]) -> None:
-        """Convert the trials with the numbers ``changed``, or all trials if a new one requires other axes.
+        """Convert the trials with the numbers ``changed``, or all trials if a new one may require other axes.
 
         That is so if the present axes cannot represent one of its values, or if the search space is unknown.
         """
-        new = []
+        new = []  # parameters of the trials that were not converted yet
         for number in changed:
             if number not in self._frozen:
                 new.append(self._told[number].params)
         if self._space is None and new:  # which parameters vary is found from the trials
             self._convert_all()
             return
-        if any(
-            not self._axes[name].can_represent(params[name])
-            for params in new
-            for name in self._domains
-            if name in params
-        ):
-            self._convert_all()
-            return
+        for params in new:
+            for name in self._domains:
+                if name in params and not self._axes[name].can_represent(params[name]):
+                    self._convert_all()
+                    return
         for number in sorted(changed):
             self._convert(number)
 
@@ -420,7 +428,7 @@ class FollowedSweep:
 
 
 def _make_state(trial: Trial, studied: StudiedTrial) -> TrialState:
-    """Return the `TrialState` of a trial in the tables, as if a ledger had read its events.
+    """Return the `TrialState` of a trial in the tables, as if a ledger had read its events, but without its metrics.
 
     ``studied`` has its parameters and the time of its start.
     """

@@ -37,9 +37,10 @@ class MadeChange:
 
 
 def list_changes(folder: ResultsFolder) -> list[MadeChange]:
-    """Return the changes of the sweep file that the log of a sweep has, in order.
+    """Return the changes of the sweep file that the log of a sweep has, in order; empty if there are none or no log.
 
-    Raises `StoreError` if the folder cannot be read, and `InputError` if a sweep file is not valid in this version.
+    Raises `StoreError` if sweep.json or a change in the log cannot be read, and `InputError` if the sweep file, as it
+    was at first or after a change, is not valid in this version.
     """
     from sweep.spec import changes, parse_spec
     from sweep.store import log
@@ -58,8 +59,8 @@ def describe_to_come(trials: int | None, added: int) -> str:
     """Return in words which trials are left to train since an ended sweep was changed; "" if there are none.
 
     Arguments:
-        trials: trials that have not begun; None if only time or epochs limit them.
-        added: configurations among these that a person has added.
+        trials: number of trials that have not begun; None if only time or epochs limit them.
+        added: number of configurations among these that a person has added, which are trained first.
     """
     if trials == 0 and not added:
         return ""
@@ -76,14 +77,16 @@ def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguratio
     """Return a warning that configurations were chosen from different spaces; "" if all were from the same.
 
     ``rows`` are the configurations of all ``sweeps``. There is a warning about each sweep whose space was changed, even
-    if nothing was tried since. It says how many configurations had no chance of new values if a change has brought any;
-    one that only narrows the space brings none. It does not say so if this version of sweep refuses the sweep file.
+    if nothing was tried since. It says how many configurations of the search were chosen before the last change, and
+    how many had no chance of new values if a change has brought any; one that only narrows the space brings none. The
+    latter is left out if this version of sweep refuses the sweep file. Raises `StoreError` if the sweep.json of such a
+    sweep cannot be read.
     """
     warnings = []
     for sweep in sweeps:
         if not sweep.space_changes:
             continue
-        searched = []
+        searched = []  # the trials of each configuration of the search
         for row in rows:
             if row.sweep == sweep.name and _is_searched(row):
                 searched.append(row.trials)
@@ -97,6 +100,7 @@ def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguratio
             f"The space{named} was changed {times} while it was searched: {before} of its "
             f"{counted(len(searched), 'configuration')} were chosen before"
         )
+        # which of the changes was the last that brought new values; 0 if none did
         try:
             widened = _find_last_widening(sweep)
         except InputError:  # of another version; the ranking does not depend on the file
@@ -122,7 +126,7 @@ def _count_chosen_before(searched: Sequence[Sequence[Trial]], space_version: int
 def _find_last_widening(sweep: Sweep) -> int:
     """Return which change of the space, counted from 1, was the last to bring new values; 0 if none did.
 
-    Raises `InputError` if this version of sweep refuses the sweep file.
+    Raises `InputError` if this version of sweep refuses the sweep file, and `StoreError` if sweep.json cannot be read.
     """
     from sweep.spec import changes, parse_spec
 
@@ -132,7 +136,7 @@ def _find_last_widening(sweep: Sweep) -> int:
     widened = 0
     for settings in sweep.history.changes:
         after = changes.apply_settings(spec, settings, str(sweep.folder.log))
-        if not changes.SPACE.isdisjoint(settings):
+        if not changes.SPACE.isdisjoint(settings):  # a key of the space was changed
             version += 1
             if has_new_values(spec.space, after.space):
                 widened = version
@@ -143,7 +147,8 @@ def _find_last_widening(sweep: Sweep) -> int:
 def has_new_values(before: Space, after: Space) -> bool:
     """Return whether a changed space may have configurations that the earlier space did not; True if in doubt.
 
-    Conditions and constraints that differ are a doubt, except constraints that are only added.
+    A parameter that is added or removed, and conditions or constraints that differ, are a doubt, except constraints
+    that are only added. The order of choices and the prior do not matter.
     """
     known = {parameter.name: parameter for parameter in before.parameters}
     if set(known) != set(after.names) or not set(before.constraints) <= set(after.constraints):
@@ -156,7 +161,7 @@ def has_new_values(before: Space, after: Space) -> bool:
 
 
 def _is_within(domain: Domain, outer: Domain) -> bool:
-    """Return whether ``outer`` surely has all values of ``domain``."""
+    """Return whether ``outer`` surely has all values of ``domain``; False if in doubt."""
     if domain == outer:
         return True
     choices = list_choices(domain)
@@ -167,12 +172,13 @@ def _is_within(domain: Domain, outer: Domain) -> bool:
         return False
     # with steps of another size, values may lie between those of the outer range
     is_finer = get_quantum(outer) is not None and get_quantum(outer) != get_quantum(domain)
-    (low, high), (lowest, highest) = get_domain_bounds(domain), get_domain_bounds(outer)
+    low, high = get_domain_bounds(domain)
+    lowest, highest = get_domain_bounds(outer)
     return not is_finer and lowest <= low and high <= highest
 
 
 def _is_searched(row: RankedConfiguration) -> bool:
-    """Return whether a configuration is one of the search."""
+    """Return whether a configuration has a trial of the search, not only of the baseline or the confirmation."""
     return any(trial.role is Role.SEARCH for trial in row.trials)
 
 

@@ -84,7 +84,10 @@ class Sweep:
 
     @property
     def state(self) -> str:
-        """``running``, why the last session ended, or ``unfinished`` if its driver was killed or it has not begun."""
+        """``running``, why the last session ended, or ``unfinished`` if its driver was killed or it has not begun.
+
+        Whether it is running is looked up now; the reason is that of the time when the sweep was read.
+        """
         if self.folder.is_running():
             return "running"
         return self.history.ended or "unfinished"
@@ -93,8 +96,8 @@ class Sweep:
 def first_failure(sweep: Sweep) -> str:
     """Return the number, status and reason of the first failed trial, such as ": trial 0 failed, ValueError: ...".
 
-    The text ends a message that no trial has completed. It is about the first trial if none has the status failed, and
-    "" if there are no trials.
+    The text begins with ": " and ends a message that no trial has completed. It is about the first trial if none has
+    the status failed, and "" if there are no trials.
     """
     if not sweep.trials:
         return ""
@@ -104,7 +107,10 @@ def first_failure(sweep: Sweep) -> str:
 
 
 def read_sweep(folder: ResultsFolder) -> Sweep:
-    """Read the present state of the sweep in a folder. Raises `StoreError` if it cannot be read."""
+    """Read the sweep in a folder as it is now, with the metrics that its trials reported last.
+
+    Raises `StoreError` if it cannot be read.
+    """
     from sweep.store import reading
 
     return make_sweep(folder, reading.read_tables(folder, metrics=()))
@@ -122,7 +128,7 @@ def make_sweep(
 
     name = name or folder.name
     names = read_tables.trials.column_names
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}  # columns by their prefix, such as "param."
     for prefix in _GROUPS:
         groups[prefix] = [column for column in names if column.startswith(prefix)]
     columns = reading.read_columns(
@@ -135,16 +141,16 @@ def make_sweep(
         columns.setdefault(later, [None] * read_tables.trials.num_rows)
     if not as_logged and not folder.is_running():
         _interrupt_open_trials(columns)
-    below = []
+    mappings = []  # of each group: a mapping for each row
     for prefix, group in groups.items():
         if prefix == "param.":  # only parameters may be null
             nulls_of_group = nulls
         else:
             nulls_of_group = None
-        below.append(_make_mappings(columns, group, read_tables.trials.num_rows, nulls_of_group))
-    # with `below`, the values of a row are in the order of `_FIELDS`
+        mappings.append(_make_mappings(columns, group, read_tables.trials.num_rows, nulls_of_group))
+    # with the mappings, the values of a row are in the order of `_FIELDS`
     single = (columns[name] for name in _SINGLE)
-    trials = tuple(_make_trial(row) for row in zip(*single, *below, strict=True))
+    trials = tuple(_make_trial(row) for row in zip(*single, *mappings, strict=True))
     info = folder.read_info()
     cost = reading.total(read_tables.trials, COST)
     return Sweep(folder, name, info, info.objectives, trials, read_tables.history, cost)
@@ -193,8 +199,8 @@ def _make_mappings(
 ) -> Sequence[object]:
     """Return for each of ``count`` rows a dict of its values in the columns ``names``, by the name without its prefix.
 
-    An empty cell means that the trial lacks the parameter, which is left out. If the row's entry in ``nulls``, the
-    column `NULL_PARAMS`, names the parameter, its value is None.
+    An empty cell is left out: the trial lacks the value. But if the row's entry in ``nulls`` has the name, the value is
+    None. ``nulls`` is the column `NULL_PARAMS`: of each row, None or a JSON list of parameters.
     """
     if not names:  # `zip` below would yield no rows
         return [{} for _ in range(count)]
@@ -203,12 +209,12 @@ def _make_mappings(
     rows = zip(*(columns[name] for name in names), strict=True)
     for row, names_of_nulls in zip(rows, nulls or [None] * count, strict=True):
         if names_of_nulls:
-            null = frozenset(json.loads(str(names_of_nulls)))
+            null_names = frozenset(json.loads(str(names_of_nulls)))
         else:
-            null = frozenset[str]()
+            null_names = frozenset[str]()
         values = {}
         for name, value in zip(short, row, strict=True):
-            if value is not None or name in null:
+            if value is not None or name in null_names:
                 values[name] = value
         found.append(values)
     return found

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def summarize_confirmation(found: Confirmation, named: str) -> list[str]:
     """Return the results of a confirmation in sentences, one per item; ``named`` is the best configuration in words.
 
-    They say whether the baseline is beaten and by how much, if there is one, which configuration is best, and how far
-    the search overestimated or underestimated it, if it has a fresh seed.
+    They say, in this order, whether the baseline is beaten and by how much, if there is one, which configuration is
+    best, and how far the search overestimated or underestimated it, if it has a fresh seed.
     """
     told = []
     if found.baseline:
@@ -46,7 +46,8 @@ def summarize_confirmation(found: Confirmation, named: str) -> list[str]:
 def _describe_gain_over_baseline(found: Confirmation) -> str:
     """Return a sentence on whether the best configuration beats the baseline, and by how much.
 
-    If the baseline is itself the best, has no fresh seeds yet or failed, the sentence says that. There must be one.
+    If the baseline is itself the best, has no fresh seeds yet or failed, the sentence says that. If it is the best, the
+    finalist nearest to it is named by its difference. There must be a baseline among the finalists.
     """
     baseline, best = found.baseline, found.best
     if baseline is not None and baseline.is_broken:
@@ -54,7 +55,7 @@ def _describe_gain_over_baseline(found: Confirmation) -> str:
     if baseline is None or baseline.mean is None:
         return "The baseline has no fresh seeds yet."
     if baseline is best:
-        others = []
+        others = []  # those that were compared with it
         for row in found.rows:
             if row is not best and row.difference is not None:
                 others.append(row)
@@ -71,10 +72,11 @@ def _describe_gain_over_baseline(found: Confirmation) -> str:
 
 
 def _describe_finalists(found: Confirmation, named: str) -> str:
-    """Return a sentence that names the best finalist, or the number of those that could be the best.
+    """Return a sentence that names the first finalist, and says how many of them could be the best.
 
-    It also says whether the race goes on or why it has ended, and how many finalists failed. If none is left, it says
-    only that and why. ``named`` describes the first finalist.
+    If the race is decided, it is called the best if another one was shown to be worse, otherwise the one that is left.
+    The sentence also says whether the race goes on or why it has ended, and how many finalists failed. If none is left,
+    it says only that and why. ``named`` describes the first finalist.
     """
     left = [row for row in found.rows if not row.reason]  # those that have not dropped out
     why = f" ({found.over})" if found.over else ""
@@ -84,7 +86,7 @@ def _describe_finalists(found: Confirmation, named: str) -> str:
     if broken:
         named_so = f"{counted(broken, 'finalist')} did not complete with a fresh seed"
         why = f"{why}; {named_so}"
-    told_apart = len(found.rows) - 1 - broken
+    told_apart = len(found.rows) - 1 - broken  # if one is left, all others that did not fail
     if found.decided and told_apart:
         return f"Best is {named}, told apart from {counted(told_apart, 'other finalist')}{why}."
     if found.decided:
@@ -100,18 +102,19 @@ def _describe_finalists(found: Confirmation, named: str) -> str:
 def _describe_overestimate(found: Confirmation) -> str:
     """Return a sentence on how far the search overestimated or underestimated the best configuration's score.
 
-    It names both scores, and that on the test data if there is one. Returns "" if that configuration has no result with
-    a fresh seed.
+    It has both scores, and the metric on the test data if that was measured, where its name may lack ``val_``. Returns
+    "" if that configuration has no result with a fresh seed.
     """
     best = found.best
     if best.mean is None:
         return ""
     told = f"Its {found.metric} was {score(best.selected)} in the search and is {score(best.mean)} with fresh seeds"
-    if found.metric in best.tested or _remove_val_prefix(found.metric) in best.tested:
-        tested = best.tested.get(
-            _remove_val_prefix(found.metric), best.tested.get(found.metric, 0.0)
-        )
-        told += f", {score(tested)} on the test data"
+    # the test data have no validation metrics, so ``val_loss`` is mostly ``loss`` there
+    for name in (_remove_val_prefix(found.metric), found.metric):
+        if name in best.tested:
+            told += f", {score(best.tested[name])} on the test data"
+            break
+    # positive if the search promised a better score
     gap = objective(found.metric, found.goal).to_loss(best.mean - best.selected)
     if abs(gap) < 1e-9 * max(abs(best.mean), 1.0):  # equal, but for rounding
         return f"{told}: the search promised no more."
@@ -121,12 +124,15 @@ def _describe_overestimate(found: Confirmation) -> str:
 
 
 def _remove_val_prefix(metric: str) -> str:
-    """Return the name of a metric without ``val_``."""
+    """Return the name of a metric without ``val_`` at its beginning, if it is there."""
     return metric.removeprefix("val_")
 
 
 def _format_difference(difference: float, low: float | None, high: float | None) -> str:
-    """Return the size of a difference with its interval, such as ``0.012 (0.004 to 0.020)``."""
+    """Return the size of a difference with its interval, such as ``0.012 (0.004 to 0.02)``; without one if not known.
+
+    All numbers have two significant digits, and no sign but that of a bound on the other side of 0.
+    """
     size = f"{abs(difference):.2g}"
     if low is None or high is None:
         return size
@@ -134,7 +140,10 @@ def _format_difference(difference: float, low: float | None, high: float | None)
 
 
 def _format_interval(difference: float, low: float, high: float) -> str:
-    """Return the interval of a difference as text, with the sign that makes the difference positive."""
+    """Return the interval of a difference as text, such as ``0.004 to 0.02``, with two significant digits.
+
+    If the difference is negative, the signs of the bounds are changed, as if it were positive.
+    """
     if difference < 0:
         low, high = -low, -high
     low, high = sorted((low, high))
@@ -150,8 +159,9 @@ def summarize_ranking(
     """Return in plain text which configuration is best, and how certain that is.
 
     It claims no more than the verdicts do; with one training of each configuration, nothing is known about luck.
-    Warnings follow, such as about other code or data. ``running`` says that the sweep still runs. ``addresses`` has, by
-    the name of a sweep, how a command names it; the default is its name, by which commands find it in ``results`` only.
+    Warnings follow: about seeds without an effect, changed spaces, different data and other code. ``running`` says that
+    the sweep still runs. ``addresses`` has, by the name of a sweep, how a command names it; the default is its name, by
+    which commands find it in ``results`` only.
     """
     found = _format_answer(ranking, addresses or {}, running=running) + _warn_about_idle_seed(
         ranking
@@ -177,14 +187,15 @@ def warn_about_different_data(trials: Iterable[TrialData | Trial]) -> str:
     """Return a warning that trials have loaded different data, and what to do; "" if none is known to have.
 
     Data that depend on the trials' own parameters differ intentionally, so only trials with equal ``data_reads`` are
-    compared; the warning is about those among which there are the most different data. Trials whose data or
-    ``data_reads`` are unknown are left out.
+    compared; the warning is about those among which there are the most different data, of which it names the first
+    `MOST_STATES`. Trials whose data or ``data_reads`` are unknown are left out.
     """
+    # trials by ``data_reads`` and fingerprint of the data
     seen: dict[str, dict[str, list[TrialData | Trial]]] = {}
     for one in sorted(trials, key=lambda one: (one.sweep, one.trial)):
         if one.data is not None and one.data_reads is not None:
             seen.setdefault(one.data_reads, {}).setdefault(one.data, []).append(one)
-    # trials by fingerprint, where there are the most fingerprints
+    # the trials by fingerprint whose ``data_reads`` has the most fingerprints
     states = max(seen.values(), key=len, default={})
     if len(states) < 2:
         return ""
@@ -232,15 +243,19 @@ def _warn_about_idle_seed(ranking: Ranking) -> str:
 
 def _count_completed_seeds(row: RankedConfiguration) -> int:
     """Return the number of seeds with which a configuration has completed and reported metrics."""
-    completed = Status.COMPLETED
-    return len({one.seed for one in row.trials if one.status is completed and one.metrics})
+    seeds = set()
+    for trial in row.trials:
+        if trial.status is Status.COMPLETED and trial.metrics:
+            seeds.add(trial.seed)
+    return len(seeds)
 
 
 def _format_answer(ranking: Ranking, addresses: Mapping[str, str], *, running: bool) -> str:
     """Return which configuration is best and how certain that is; or that there is no answer yet.
 
     If the sweep was confirmed, these are the results of the confirmation. Otherwise, a comparison with the baseline
-    comes first, if there is one.
+    comes first, if there is one. ``running`` says that the sweep still runs, which the answer mentions. ``addresses``
+    are those of `summarize_ranking`.
     """
     if not ranking.rows:
         return "No trial has begun, so there is no answer yet."
@@ -251,18 +266,19 @@ def _format_answer(ranking: Ranking, addresses: Mapping[str, str], *, running: b
     else:
         begin = ""
     if ranking.confirmed is not None:
-        return begin + " ".join(
-            summarize_confirmation(ranking.confirmed, _name_configuration(ranking.best[0], ranking))
-        )
+        named = _name_configuration(ranking.best[0], ranking)
+        return begin + " ".join(summarize_confirmation(ranking.confirmed, named))
     begin += _compare_with_baseline(ranking)
-    several = len(ranking.objectives) > 1 and ranking.best[0].front == 1
-    return begin + (_describe_front(ranking) if several else _describe_best(ranking, addresses))
+    if len(ranking.objectives) > 1 and ranking.best[0].front == 1:
+        return begin + _describe_front(ranking)
+    return begin + _describe_best(ranking, addresses)
 
 
 def _compare_with_baseline(ranking: Ranking) -> str:
     """Return a sentence, followed by a space, on how the best configuration compares with the baseline.
 
-    Returns "" if there is no baseline, or if there are several objectives. A configuration must have completed.
+    It gives the difference of their means, over common seeds if these were compared, with its interval. Returns "" if
+    there is no baseline, or if there are several objectives. A configuration must have completed.
     """
     own = _find_baseline(ranking)
     if own is None or len(ranking.objectives) > 1:
@@ -272,7 +288,7 @@ def _compare_with_baseline(ranking: Ranking) -> str:
         return "Nothing beats the baseline. "
     if not own.scores or not own.completed:
         return "The baseline has not completed. "
-    if own.difference is None:
+    if own.difference is None:  # they were not compared seed by seed
         gap = best.scores[0].mean - own.scores[0].mean
     else:
         gap = own.difference
@@ -299,7 +315,8 @@ def _find_baseline(ranking: Ranking) -> RankedConfiguration | None:
 def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
     """Return the verdict on a row of ``ranking`` in a few words, such as "worse" or "best, 2 ties", for a table's cell.
 
-    If it is undecided, that is the reason, perhaps with the number of seeds that would tell.
+    If it is undecided, that is the reason, with the number of seeds that would tell if that is known. Ties are counted
+    only without a Pareto front.
     """
     match row.verdict:
         case Verdict.TIES:
@@ -320,10 +337,11 @@ def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
 def _describe_front(ranking: Ranking) -> str:
     """Return sentences on the Pareto front: how many configurations it has, and those at its ends.
 
-    A sentence on the verdicts about the other configurations follows, if there are any.
+    A sentence on the verdicts about the other configurations follows, if there are any. A configuration counts as
+    completed if one of its repeats completed.
     """
     rows = ranking.best
-    of = sum(bool(row.completed) for row in ranking.rows)
+    of = sum(bool(row.completed) for row in ranking.rows)  # configurations that completed
     names = " and ".join(metric for metric, _ in ranking.objectives)
     if len(rows) == 1:
         alone = _name_configuration(rows[0], ranking)
@@ -347,7 +365,7 @@ def _describe_front(ranking: Ranking) -> str:
 def _describe_dominated(ranking: Ranking) -> str:
     """Return a sentence on the verdicts about configurations that are not on the Pareto front; "" if there are none.
 
-    It begins with a space. Only configurations with a completed trial count.
+    It begins with a space. Only configurations with a completed trial count. If none has a verdict, it says why.
     """
     others = []
     for row in ranking.rows:
@@ -374,6 +392,7 @@ def _describe_best(ranking: Ranking, addresses: Mapping[str, str]) -> str:
     """Return sentences on the best configuration for one objective, and how it compares with the others.
 
     They have its mean score, with the interval if it was trained several times, and say if repeats did not complete.
+    ``addresses`` are those of `summarize_ranking`.
     """
     best = ranking.best[0]
     top = best.scores[0]
@@ -400,8 +419,9 @@ def _compare_with_others(
 ) -> str:
     """Return sentences on which of the other configurations the best one is better than, and which tie with it.
 
-    Those without a verdict are named with the reason. If the best one is not shown to be best, the sentences say why
-    not, and what would help. ``others`` are the other configurations that completed, best first.
+    Of each group only the nearest to the best one is named, with its difference. Those without a verdict are counted,
+    with the reasons. If the best one is not shown to be best, the sentences say why not, and what would help.
+    ``others`` are the other configurations that completed, best first.
     """
     if not others:
         return "No other configuration completed to compare it with."
@@ -437,7 +457,8 @@ def _explain_missing_verdict(
 ) -> str:
     """Return sentences on why the best configuration is not shown to be best, and what would help.
 
-    ``others`` are the other configurations that completed, at least one, best first.
+    They begin with how far the next one is behind, or how many have the same mean. ``others`` are the other
+    configurations that completed, at least one, best first. ``addresses`` are those of `summarize_ranking`.
     """
     best, follower = ranking.best[0], others[0]
     top = best.scores[0]
@@ -457,11 +478,14 @@ def _explain_missing_verdict(
         )
     if follower.undecided != TOO_FEW:
         return f"{told}. There is no verdict: {follower.undecided}."
-    more = f"; it takes {LEAST} at least"
+    # how many seeds would be enough
     if follower.more is not None:
         more = f"; {follower.more} more would tell a difference like that to the next"
     elif follower.difference:
         more = "; no number of further seeds would tell a difference like that"
+    else:
+        more = f"; it takes {LEAST} at least"
+    # the command that trains them, which is for a single sweep
     trains = ""
     if len({row.sweep for row in ranking.rows}) == 1:
         address = addresses.get(best.sweep) or shlex.quote(best.sweep)
@@ -497,7 +521,10 @@ def _describe_nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> 
 def _describe_share(
     rows: Sequence[RankedConfiguration], others: Sequence[RankedConfiguration]
 ) -> str:
-    """Return in words which part of ``others`` the rows are, such as "all 4 others"."""
+    """Return in words which part of ``others`` the rows are, such as "all 4 others" or "3 of the 4 others".
+
+    It is "the other configuration" if there is a single other. The rows, at least one, are all among the others.
+    """
     if len(others) == 1:
         return "the other configuration"
     if len(rows) == len(others):
@@ -506,7 +533,7 @@ def _describe_share(
 
 
 def _join_reasons(rows: Sequence[RankedConfiguration]) -> str:
-    """Return the reasons why rows are undecided, each once."""
+    """Return the reasons why rows are undecided as one text, each once, in the order of the rows."""
     return "; ".join(dict.fromkeys(row.undecided for row in rows))
 
 
@@ -539,7 +566,10 @@ def _name_configuration(row: RankedConfiguration, ranking: Ranking) -> str:
 
 
 def _describe_interval(one: Score) -> str:
-    """Return the interval of a score in brackets; "" if it has none."""
+    """Return the 95 % interval of a score as text, with a space and brackets around it; "" if it has none.
+
+    That of a share is limited to 0 to 1.
+    """
     if one.interval is None:
         return ""
     low, high = limit_interval(one.metric, one.values, one.interval)
@@ -589,8 +619,8 @@ def list_summaries(results_dir: Path) -> list[SweepSummary]:
 def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
     """Read a sweep and return its summary for a list.
 
-    If the sweep cannot be read, the summary has the state "damaged" and the error as its reason. The verdict is empty
-    if the best configuration was trained only once.
+    If the sweep cannot be read, the summary has the state "damaged" and the error as its reason, and nothing is raised.
+    The verdict is empty if no configuration completed, or the best one was trained only once.
     """
     name, path = folder.name, folder.place
     try:
@@ -604,7 +634,7 @@ def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
         metric, goal = sweep.objectives[0]
     else:
         metric, goal = None, None
-    if sweep.state.startswith(FAILED):
+    if sweep.state.startswith(FAILED):  # the session ended because each trial would fail; the reason follows
         state, reason = "failed", sweep.state.removeprefix(FAILED)
     else:
         state, reason = sweep.state, ""
@@ -633,7 +663,7 @@ def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
 
 
 def _may_pause(sweep: Sweep) -> bool:
-    """Return whether the stopping rule or the population of a sweep may pause trials."""
+    """Return whether the stopping rule or the population of a sweep may pause trials; True for a user's own rule."""
     if "population" in sweep.info.spec:
         return True
     match sweep.info.spec.get("early_terminate"):
@@ -645,11 +675,14 @@ def _may_pause(sweep: Sweep) -> bool:
 
 
 def _count_paused_trials(sweep: Sweep) -> int:
-    """Return the number of paused trials, from the log: the tables only say that they are interrupted."""
-    if not _may_pause(sweep) or all(
-        trial.status is not Status.INTERRUPTED for trial in sweep.trials
-    ):
-        return 0  # without reading the log
+    """Return the number of paused trials, from the log: the tables only say that they are interrupted.
+
+    Raises `StoreError` if the log cannot be read. It is only read if a trial is interrupted and the sweep may pause
+    trials.
+    """
+    has_interrupted = any(trial.status is Status.INTERRUPTED for trial in sweep.trials)
+    if not has_interrupted or not _may_pause(sweep):
+        return 0
     ledger = Ledger(keep_epochs=False)
     for _ in ledger.follow(sweep.folder.log):
         pass
