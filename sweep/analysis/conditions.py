@@ -45,7 +45,7 @@ def parse_condition(text: str, where: str) -> Condition:
         return Condition(text, "finished")
     if compact == "verdict":
         return Condition(text, "verdict")
-    found = _BOUND.fullmatch(compact)
+    found = _BOUND.fullmatch(compact)  # its groups are ``trials``, or ``sign`` and ``score``
     try:
         if found is not None and found["trials"]:
             return Condition(text, "trials", float(found["trials"]))

@@ -349,10 +349,10 @@ class Standing:
         because copies that failed are replaced, and a limit may have been lowered.
         """
         total = self.outline.total
-        if self._present_spec is not None and (
-            self._present_spec.is_steered or self._present_spec.repeats_changed
-        ):
-            total = self._present_spec.all_trials
+        present = self._present_spec
+        # after such changes, the number depends on what had begun before
+        if present is not None and (present.is_steered or present.repeats_changed):
+            total = present.all_trials
         if total is None:
             return None
         return max(total + len(self.confirming), self.started)
@@ -490,6 +490,7 @@ class Standing:
     def _add_open_trial(self, trial: TrialState) -> Open:
         """Add a trial that starts or is reopened to the open ones, without a score or a curve, and return it."""
         opened = Open(trial, self.outline.epochs_of(trial.params), self.outline.counts_epochs)
+        # what a copy has from its parent, or a trial from before it failed, does not count again
         opened.reached = opened.done
         self.open[trial.number] = opened
         return opened
@@ -505,7 +506,10 @@ class Standing:
         return self._earlier_sessions_s + max(self._find_session_end(now) - self.session, 0.0)
 
     def counted_s(self, now: float) -> float:
-        """Return the seconds of `active_s` that count towards the budget of hours: those of fresh seeds do not."""
+        """Return the seconds of `active_s` that count towards the budget of hours, at least 0.
+
+        Those in which only fresh seeds were trained do not count.
+        """
         active_s = self.active_s(now) - self._earlier_confirming_s
         if self._confirming_since is not None:
             active_s -= max(self._find_session_end(now) - self._confirming_since, 0.0)

@@ -138,6 +138,7 @@ def describe_method(judged: Iterable[Compared], folds: int, *, several: bool) ->
     if several:
         return FRONT
     comparisons = counted(len(tested), "comparison")
+    # the standard error of a p-value of 0.05, if patterns of signs were drawn instead of enumerated
     p_error = next((one.p_error for one in tested if one.p_error), None)
     if p_error is None:
         count = "all patterns"

@@ -70,7 +70,7 @@ class ReplayResult:
     """The epochs that each trial trained in one replay, and which trials the rule stopped, by place."""
 
     epochs: Mapping[int, int]
-    stopped: frozenset[int]  # by the rule
+    stopped: frozenset[int]  # by the rule, or paused until the end
     unknown: frozenset[int]  # trials that continued beyond the end of their curves
 
     @property
@@ -79,7 +79,7 @@ class ReplayResult:
         return sum(self.epochs.values())
 
     def is_whole(self, place: int) -> bool:
-        """Return whether the trial at a place was trained and the rule did not stop it."""
+        """Return whether the trial at a place was trained and the rule neither stopped it nor left it paused."""
         return place in self.epochs and place not in self.stopped
 
 
@@ -347,7 +347,7 @@ class _UnknownEpochs:
         # for epochs that no trial has reached
         choose = min if better else max
         nothing: tuple[float, Mapping[str, float]] = 0.0, {objective.name: 0.0}
-        self._any = choose(self._extremes.values(), key=lambda one: one[0], default=nothing)
+        self._extreme_of_all = choose(self._extremes.values(), key=lambda one: one[0], default=nothing)
         self._time_s = median(times) if times else 1.0
 
     def report(self, place: int, epoch: int) -> EpochReported:
@@ -356,7 +356,7 @@ class _UnknownEpochs:
         The metrics are those of the best or the worst trial at the epoch. At an epoch at which no trial has a finite
         objective, they are the best or the worst ones of all epochs.
         """
-        _, metrics = self._extremes.get(epoch, self._any)
+        _, metrics = self._extremes.get(epoch, self._extreme_of_all)
         return EpochReported(
             trial=place, epoch=epoch, metrics=metrics, time=0.0, time_s=self._time_s
         )
@@ -551,7 +551,7 @@ def _count_whole_epochs(curve: Curve) -> int:
 
 
 def _final_loss(curve: Curve, objective: Objective) -> float:
-    """Return the loss of a trial's last epoch; infinite unless the trial completed with one."""
+    """Return the loss of a trial's last epoch; infinite unless the trial completed with a finite one."""
     if not curve.reports or curve.status is not Status.COMPLETED:
         return math.inf
     loss = objective.loss(curve.reports[-1].metrics)

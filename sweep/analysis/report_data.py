@@ -338,16 +338,16 @@ def timeline_of(path: Path, read: Tables, now: float | None = None) -> Timeline:
     which its running trials are drawn; without it, they are drawn up to the last event.
     """
     pauses = _read_pauses(path, read.history)
-    known, running = _read_places(read, now)
+    places, running_rows = _read_places(read, now)
     lanes: list[str] = []
     nodes: list[str] = []
     spans: list[TimelineSpan] = []
-    for (node, gpus), trials in sorted(known.items()):
+    for (node, gpus), trials in sorted(places.items()):
         placed = list(_assign_lanes(sorted(trials)))
         count = 1 + max(lane for lane, *_ in placed)  # lanes of this place
         for lane, begin, end, row in placed:
             for part_begin, part_end in _remove_pauses(pauses, begin, end):
-                is_open = row in running and part_end == end  # only the last part of a trial
+                is_open = row in running_rows and part_end == end  # only the last part of a trial
                 # the lane's number among all lanes, after those of the places before
                 spans.append(TimelineSpan(row, len(lanes) + lane, part_begin, part_end, is_open))
         nodes += [node] * count

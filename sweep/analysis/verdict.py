@@ -277,8 +277,9 @@ def _format_answer(ranking: Ranking, addresses: Mapping[str, str], *, running: b
 def _compare_with_baseline(ranking: Ranking) -> str:
     """Return a sentence, followed by a space, on how the best configuration compares with the baseline.
 
-    It gives the difference of their means, over common seeds if these were compared, with its interval. Returns "" if
-    there is no baseline, or if there are several objectives. A configuration must have completed.
+    It gives the difference of their means, over common seeds if these were compared, with its interval. If the baseline
+    is itself the best or has not completed, it says only that. Returns "" if there is no baseline, or if there are
+    several objectives. A configuration must have completed.
     """
     own = _find_baseline(ranking)
     if own is None or len(ranking.objectives) > 1:
