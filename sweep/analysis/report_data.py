@@ -251,8 +251,8 @@ def _locate_rows(
     # where each number is among the sorted ones, or would be if it is not there, which the comparison below finds
     index = np.minimum(np.searchsorted(known[by_number], number), len(known) - 1)
     position = by_number[index]
-    position = np.where(known[position] == number, position, -1)
-    return position, reading.numbers(metrics, "epoch")
+    is_known = known[position] == number
+    return np.where(is_known, position, -1), reading.numbers(metrics, "epoch")
 
 
 def _thin_rows(

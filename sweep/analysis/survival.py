@@ -174,7 +174,7 @@ def simulate_reports(
     says. ``of`` is the length of the trial, as the scheduler observes it; None if no trial is longer.
     """
     params: Params = {}
-    if of is not None:
+    if of is not None:  # schedulers find a trial's length in this parameter
         params = {"epochs": of}
     scheduler.observe(
         TrialStarted(trial=trial, trial_id=str(trial), params=params, seed=0, repeat=0, time=0.0)

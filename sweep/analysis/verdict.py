@@ -608,7 +608,8 @@ class SweepSummary:
 def list_summaries(results_dir: Path) -> list[SweepSummary]:
     """Return a summary of each sweep in the folder ``results_dir``, also of damaged ones, by the time of their start.
 
-    Damaged ones and those that never began are last, by name.
+    Damaged ones and those that never began are last, by name. The list is empty if the folder does not exist. Raises
+    `StoreError` if the folder itself cannot be read.
     """
     found = []
     for folder in folders(results_dir):
