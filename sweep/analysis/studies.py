@@ -96,9 +96,10 @@ def objectives(folder: ResultsFolder) -> Objectives:
 
 
 def read_space(folder: ResultsFolder) -> Space | None:
-    """Return the search space of a sweep; None if sweep.json lacks it, or this version of sweep refuses the sweep file.
+    """Return the search space of a sweep as it is now, after all changes.
 
-    Raises `StoreError` if sweep.json cannot be read.
+    Returns None if sweep.json lacks it, or this version of sweep refuses the sweep file. Raises `StoreError` if
+    sweep.json cannot be read.
     """
     info = folder.read_info()
     if "parameters" not in info.spec:
