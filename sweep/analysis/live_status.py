@@ -247,7 +247,8 @@ class Standing:
         # the open trials that train now, in the order of their start
         self.running: dict[int, Open] = {}
         self.ended: dict[Status, int] = dict.fromkeys(Status, 0)
-        self._trained_to_end = 0  # trials that trained all their epochs, without those with fresh seeds
+        # trials that trained all their epochs, without those with fresh seeds
+        self._trained_to_end = 0
         self.failures: dict[tuple[Status, str], Failure] = {}
         self.searched_best: Best | None = None  # by the trials of the search alone
         self._confirmed_best: Best | None = None
@@ -280,7 +281,8 @@ class Standing:
         self._earlier_confirming_s = 0.0  # how long earlier sessions trained only fresh seeds
         # the kind of failure of trials that may be retried
         self._failure_kinds: dict[int, tuple[Status, str]] = {}
-        self._reached_by_unit: Counter[int] = Counter()  # trials by epoch, in the units of the rungs
+        # trials by epoch, in the units of the rungs
+        self._reached_by_unit: Counter[int] = Counter()
         # trials that ended early or pause, by their last epoch, also in these units
         self._lost_by_unit: Counter[int] = Counter()
         # those of them that the stopping rule ended
@@ -300,7 +302,8 @@ class Standing:
             if acts
             else None
         )
-        self._scores_of_configurations: dict[str, dict[int, float]] = {}  # of completed trials, by configuration
+        # of completed trials, by configuration and number
+        self._scores_of_configurations: dict[str, dict[int, float]] = {}
         self._params_of_configurations: dict[str, Params] = {}  # of these configurations
         # pairs [second, epochs that ended in it]
         self._epochs_by_second: deque[list[int]] = deque(maxlen=RATE_S + 2)
@@ -826,12 +829,19 @@ class Standing:
             self.measures = True
         if event.memo:  # the epoch was reused
             trial.trained_s = None
-            return
+        else:
+            self._count_training(trial, event)
+
+    def _count_training(self, trial: Open, event: EpochReported) -> None:
+        """Count the time and the cost of an epoch that was trained here, and the epoch in `epochs`.
+
+        An epoch of a trial with fresh seeds does not count as spent.
+        """
         self.epochs += 1
         self._epoch_times_s.append(event.time_s)
         self._trained_s += event.time_s
         self._gpu_s += self.outline.limits.gpu_s(event)
-        if state.role is not Role.CONFIRM:
+        if trial.state.role is not Role.CONFIRM:
             self.spent.epochs += 1
             self.spent.gpu_s += self.outline.limits.gpu_s(event)
             self.spent.cost += event.measures.get(COST, 0.0)
@@ -852,9 +862,8 @@ class Standing:
     def _end(self, change: ledger.Interrupted | ledger.Reopened | ledger.Ended) -> FinishedTrial:
         """Update all counts by the end, interruption or reopening of a trial, and return its result.
 
-        An interrupted or reopened trial stays open; one that the stopping rule pauses counts as paused as well. A
-        completed trial is compared with the best one. One that failed, diverged, ran out of memory or was infeasible is
-        counted as `_count_failure` says.
+        An interrupted or reopened trial stays open; one that the stopping rule pauses counts as paused as well. Any
+        other trial is no longer open, and is counted by its status as `_count_end` says.
         """
         state, event = change
         number = state.number
@@ -868,25 +877,32 @@ class Standing:
         if event.pauses and self.outline.decisions:
             self._paused_at[number] = trial.done
             self._lost_by_unit[trial.done] += 1
-        took_s = event.facts.lived_s
-        if took_s is None:  # its worker has not measured it
-            began = state.started if event.facts.started is None else event.facts.started
-            took_s = max(event.time - began, 0.0)
+        took_s = _compute_duration(event, state.started)
         ended = FinishedTrial(
             number, event.status, event.reason, trial.state.epoch, trial.value, state.params, took_s
         )
         if event.status is Status.INTERRUPTED:
             trial.trained_s = None  # the time until it continues is no overhead
-            return ended
-        del self.open[number]
+        else:
+            self._count_end(trial, event, ended)
+        return ended
+
+    def _count_end(self, trial: Open, event: TrialEnded, ended: FinishedTrial) -> None:
+        """Count a trial that has ended for good, which is no longer open, by its status; ``ended`` is its result.
+
+        A completed trial is compared with the best one. One that failed, diverged, ran out of memory or was infeasible
+        is counted as `_count_failure` says.
+        """
+        del self.open[event.trial]
         self.ended[event.status] += 1
-        if event.status in WHOLE and state.role is not Role.CONFIRM:  # it trained all its epochs
+        # it trained all its epochs
+        if event.status in WHOLE and trial.state.role is not Role.CONFIRM:
             self._trained_to_end += 1
         if self._foresight is not None:
-            self._foresight.end(number, (trial.done, trial.of))
+            self._foresight.end(event.trial, (trial.done, trial.of))
         self.latest.append(ended)
         if trial.trained_s is not None and trial.state.epoch:  # trained here, and in one go
-            self._overheads_s.append(max(took_s - trial.trained_s, 0.0))
+            self._overheads_s.append(max(ended.took_s - trial.trained_s, 0.0))
         match event.status:
             case Status.COMPLETED:
                 self._compare(ended)
@@ -899,7 +915,6 @@ class Standing:
             case _:
                 self._lost_by_unit[trial.done] += 1
                 self._count_failure(event)
-        return ended
 
     def _unpause(self, trial: int) -> None:
         """Remove a trial from the paused ones and from those that ended early, if it is paused."""
@@ -1027,6 +1042,18 @@ def _follow_spec(spec: Spec) -> PresentSpec:
     from sweep.analysis.present_spec import PresentSpec
 
     return PresentSpec(spec)
+
+
+def _compute_duration(end: TrialEnded, started: float) -> float:
+    """Return the seconds from the start of a trial, or since it was resumed, to its end or interruption.
+
+    They are those that its worker has measured. Without these, they begin when its training code first ran or, if that
+    is not known either, at ``started``, the time of its start in the log.
+    """
+    if end.facts.lived_s is not None:
+        return end.facts.lived_s
+    began = started if end.facts.started is None else end.facts.started
+    return max(end.time - began, 0.0)
 
 
 def get_error_type(reason: str) -> str:

@@ -167,12 +167,10 @@ def _explain_incomparable(trials: Sequence[Trial], objectives: Objectives) -> st
         if len(trials) == 1:
             return "infeasible"
         return f"infeasible with {infeasible} of {len(trials)} seeds"
-    if not any(trial.status is Status.COMPLETED for trial in trials):
-        outcomes = dict.fromkeys(trial.outcome for trial in trials)  # each once
-        if len(trials) == 1:
-            return trials[0].outcome
-        return f"none completed: {', '.join(outcomes)}"
-    return ""
+    if any(trial.status is Status.COMPLETED for trial in trials):
+        return ""
+    outcomes = ", ".join(dict.fromkeys(trial.outcome for trial in trials))  # each once
+    return outcomes if len(trials) == 1 else f"none completed: {outcomes}"
 
 
 ORDER = {  # lower is better

@@ -347,7 +347,9 @@ class _UnknownEpochs:
         # for epochs that no trial has reached
         choose = min if better else max
         nothing: tuple[float, Mapping[str, float]] = 0.0, {objective.name: 0.0}
-        self._extreme_of_all = choose(self._extremes.values(), key=lambda one: one[0], default=nothing)
+        self._extreme_of_all = choose(
+            self._extremes.values(), key=lambda one: one[0], default=nothing
+        )
         self._time_s = median(times) if times else 1.0
 
     def report(self, place: int, epoch: int) -> EpochReported:
@@ -629,8 +631,10 @@ def replay_rule(
     for _ in range(orderings):
         orders.append(numbers.sample(configurations, len(configurations))[:run_cap])
     extremes = []
-    went_on: list[float] = []  # of each replay: the number of trials that continue beyond their curves
-    for better in (False, True):  # unknown epochs are as bad as the worst ones, or as good as the best ones
+    # of each replay: the number of trials that continue beyond their curves
+    went_on: list[float] = []
+    # unknown epochs are as bad as the worst ones, and then as good as the best ones
+    for better in (False, True):
         beyond = _UnknownEpochs(known, objective, better=better)
         results = []
         for order in orders:

@@ -163,7 +163,8 @@ def curves_of(
     row, epoch = _locate_rows(metrics, trials)
     order = np.lexsort((epoch, row))
     order = order[row[order] >= 0]  # without the rows of other trials
-    row, epoch = row[order], epoch[order]  # of each epoch: the position of its trial, and its number
+    # of each epoch: the position of its trial, and its number
+    row, epoch = row[order], epoch[order]
     named = []
     for name in metrics.column_names:
         if name.startswith("metric."):

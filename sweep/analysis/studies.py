@@ -294,7 +294,8 @@ class FollowedSweep:
         `StoreError` if the sweep cannot be read, as when its log is damaged, or if an event is out of order.
         """
         follower = self._follower
-        changed = self._changed  # the same set, so that what is added stays there if an error is raised below
+        # the same set, so that what is added stays there if an error is raised below
+        changed = self._changed
         while True:
             # None if the log was replaced, or if an event was out of order at the last call
             events = follower.more() if follower else None

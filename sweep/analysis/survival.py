@@ -314,7 +314,8 @@ class Foresight:
         reports = (len(seen) + coming) * max(len(self._decisions), 1)
         rehearsals = max(min(REHEARSALS, REPORTS // reports), 1)
         left = dict.fromkeys(going, 0.0)  # remaining epochs of each open trial, as a mean
-        whole = coming_whole = 0  # open and new trials that train all their epochs, in all rehearsals
+        # open and new trials that train all their epochs, in all rehearsals
+        whole = coming_whole = 0
         self._trained = {}
         for _ in range(rehearsals):
             scheduler = build_scheduler(self._rule, self._objective, self._max_length)

@@ -636,7 +636,8 @@ def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
         metric, goal = sweep.objectives[0]
     else:
         metric, goal = None, None
-    if sweep.state.startswith(FAILED):  # the session ended because each trial would fail; the reason follows
+    # the session ended because each trial would fail; the reason follows
+    if sweep.state.startswith(FAILED):
         state, reason = "failed", sweep.state.removeprefix(FAILED)
     else:
         state, reason = sweep.state, ""
