@@ -38,7 +38,7 @@ trainable_packages: dict[str, tuple[str, ...]] = {}
 def note_trainable(module: str) -> None:
     """Mark the top-level package of the module named ``module`` as the author's code, even if it is installed.
 
-    From then on, `is_author_file` is True for its files. Nothing happens if the package is not imported, has neither
+    From then on, `is_author_file` is True for its files, which it keeps in `trainable_packages`. Nothing happens if the package is not imported, has neither
     a folder nor a file, or is ``__main__``, one of `OWN_PACKAGES` or one of `FOUNDATIONS`.
     """
     name = module.partition(".")[0]
@@ -118,8 +118,9 @@ def is_own_file(file: str) -> bool:
 def find_present_line(*, quoted: bool = False) -> str:
     """Return the line of the author's code that is being executed, such as "file.py:12".
 
-    It is the line of the caller's nearest frame that belongs neither to sweep nor to a library. Returns "an unknown
-    line" if there is no such frame. With ``quoted``, the source text of the line follows, at most 100 characters.
+    It is the line of the nearest frame, from the caller outwards, that is in a file of the author's (`is_author_file`).
+    Returns "an unknown line" if there is no such frame. With ``quoted``, a comma and the source text of the line
+    follow, in quotes and cut off after 100 characters.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -137,18 +138,18 @@ def find_present_line(*, quoted: bool = False) -> str:
 def get_package_name(file: str) -> str:
     """Return the top-level package or module that a library's file belongs to, for messages; its file name if unknown.
 
-    Code that AutoGraph has generated belongs to "tensorflow". The file must not be the author's.
+    Code that AutoGraph has generated belongs to "tensorflow". The file must not be the author's. It need not exist.
     """
     if _AUTOGRAPH_FILE in file:
         return "tensorflow"
     path = Path(file)
     # Also the resolved path, because the file may be named through a link that is not on the search path.
     for candidate in (path, path.resolve()):
-        if (
-            candidate.is_relative_to(_HOME)
-            and candidate.relative_to(_HOME).parts[0] in OWN_PACKAGES
-        ):
-            return candidate.relative_to(_HOME).parts[0]
+        # sweep itself, which may be a checkout that is in no folder of the search path
+        if candidate.is_relative_to(_HOME):
+            first_part = candidate.relative_to(_HOME).parts[0]
+            if first_part in OWN_PACKAGES:
+                return first_part
         entry = _find_search_path_entry(candidate, tuple(sys.path)) or _find_standard_folder(
             candidate
         )
@@ -161,9 +162,11 @@ def get_package_name(file: str) -> str:
 def _is_in_foundation(path: Path, search_path: tuple[str, ...]) -> bool:
     """Return whether a file is in a package of `FOUNDATIONS` that lies directly in a folder of ``search_path``."""
     entry = _find_search_path_entry(path, search_path)
-    return entry is not None and path.relative_to(entry).parts[:1] in [
-        (name,) for name in FOUNDATIONS
-    ]
+    if entry is None:
+        return False
+    inside = path.relative_to(entry).parts
+    # The path may be the folder itself, which has no parts inside.
+    return bool(inside) and inside[0] in FOUNDATIONS
 
 
 def _is_in_installed_folder(path: Path, search_path: tuple[str, ...]) -> bool:
@@ -190,9 +193,10 @@ def _find_standard_folder(path: Path) -> Path | None:
 
 @functools.cache
 def _list_standard_folders() -> tuple[Path, ...]:
-    """Return the folders of the standard library and of installed packages, longest first.
+    """Return the folders of the standard library and of installed packages, those with most parts first.
 
-    The longest is first because ``site-packages`` is inside the folder of the standard library.
+    They come first because ``site-packages`` is inside the folder of the standard library. Each folder is there by its
+    own path and, if that differs, by the path without symbolic links.
     """
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     folders = {sysconfig.get_path(name) for name in names} | {
@@ -224,7 +228,8 @@ def _make_absolute(entry: str) -> Path | None:
 def _read_installed_names(entry: str) -> frozenset[str]:
     """Return the top-level names that the installed distributions in a folder of the search path list in RECORD.
 
-    Distributions without such a list are checkouts that somebody works on (``NAME.egg-info``), and add no names.
+    Distributions without such a list are checkouts that somebody works on (``NAME.egg-info``), and add no names. The
+    result is kept for each folder, so that later installations are not seen.
     """
     from importlib import metadata  # slow to import, and most commands do not need it
 

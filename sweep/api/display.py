@@ -19,7 +19,7 @@ def line(sweeps: Sequence[Sweep]) -> str:
     """Return one line per sweep, with its state, counts, duration and best trial, joined by line feeds.
 
     An example is ``<sweep wine: finished; 12 completed; 41.3 s; best val_accuracy 0.9888, trial 3 units=64>``. The best
-    trial is left out if the sweep cannot be ranked.
+    trial is left out if the sweep cannot be ranked or no trial has completed. Terminal escape sequences are removed.
     """
     return printable(
         "\n".join(f"<sweep {one.name}: {'; '.join(_list_facts(one))}>" for one in sweeps)
@@ -29,7 +29,7 @@ def line(sweeps: Sequence[Sweep]) -> str:
 def html(sweeps: Sequence[Sweep]) -> str:
     """Format the state and the best trial of each sweep, and the first rows of the ranking, as HTML.
 
-    Sweeps that cannot be ranked, such as those with different objectives, have no ranking.
+    All sweeps share one ranking. It is left out if they cannot be ranked together, such as with different objectives.
     """
     heads = "".join(
         f"<div><b>{_escape_text(one.name)}</b>: {_escape_text('; '.join(_list_facts(one)))}</div>"
@@ -41,7 +41,9 @@ def html(sweeps: Sequence[Sweep]) -> str:
 def _list_facts(one: Sweep) -> Iterator[str]:
     """Yield the state, the counts, the duration and the best trial of a sweep, as far as there are any.
 
-    The best trial has its scores, its varying parameters and, if its configuration was repeated, the verdict on that.
+    The best trial is left out if the sweep cannot be ranked or no trial has completed. It has the mean scores of its
+    configuration, the parameters that vary in the sweep and, if the configuration was repeated, the verdict on that.
+    Of several configurations on the Pareto front, their number is said and the first one is shown.
     """
     yield one.state
     yield counted_by(Counter(trial.status for trial in one.trials)) or "no trials yet"
@@ -50,20 +52,21 @@ def _list_facts(one: Sweep) -> Iterator[str]:
     ranking = _rank_if_possible([one])
     if ranking is None or not ranking.best:
         return
-    row = ranking.best[0]
-    found = ", ".join(f"{each.metric} {score(each.mean)}" for each in row.scores)
-    what = (
-        f"{len(ranking.best)} on the Pareto front, one of them" if len(ranking.best) > 1 else "best"
-    )
-    told = f" ({verdict.describe_verdict(row, ranking)})" if len(row.trials) > 1 else ""
-    yield (
-        f"{what} {found}, trial {row.trials[0].trial} {format_settings(row.params, ranking.varying)}".rstrip()
-        + told
-    )
+    best = ranking.best[0]  # a configuration with all its trials
+    scores = ", ".join(f"{each.metric} {score(each.mean)}" for each in best.scores)
+    if len(ranking.best) > 1:
+        what = f"{len(ranking.best)} on the Pareto front, one of them"
+    else:
+        what = "best"
+    settings = format_settings(best.params, ranking.varying)
+    fact = f"{what} {scores}, trial {best.trials[0].trial} {settings}".rstrip()
+    if len(best.trials) > 1:
+        fact += f" ({verdict.describe_verdict(best, ranking)})"
+    yield fact
 
 
 def _rank_if_possible(sweeps: Sequence[Sweep]) -> Ranking | None:
-    """Return the ranking of sweeps; None if they cannot be ranked, as then they are still displayed."""
+    """Return the common ranking of sweeps; None if objectives differ or a sweep.json cannot be read."""
     try:
         return rank(sweeps)
     except (InputError, StoreError):  # such as for sweeps with different objectives
@@ -73,7 +76,8 @@ def _rank_if_possible(sweeps: Sequence[Sweep]) -> Ranking | None:
 def _format_ranking(sweeps: Sequence[Sweep]) -> Iterator[str]:
     """Yield the parts of an HTML table with the first five rows of the ranking, without columns that are empty.
 
-    A line with the number of further rows follows, if there are any. Yields nothing if there is no ranking.
+    A line with the number of further rows follows, if there are any. Yields nothing if the sweeps cannot be ranked
+    together or have no trials.
     """
     ranking = _rank_if_possible(sweeps)
     if ranking is None or not ranking.rows:

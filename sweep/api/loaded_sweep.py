@@ -32,13 +32,14 @@ def _convert_as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]
     """Convert the values of a parameter to the types that they have in the frame ``trials``.
 
     ``sweeps`` has the name of the sweep of each value. The values of one sweep become JSON texts if they have no common
-    type. The result is in the order of ``values``.
+    type. The result is in the order of ``values`` and is numbered from 0.
     """
-    positions: dict[str | None, list[int]] = {}
+    positions: dict[str | None, list[int]] = {}  # of the values of each sweep
     for position, name in enumerate(sweeps):
         positions.setdefault(name, []).append(position)
     if not positions:
         return pd.Series(dtype="object")
+    # each sweep is converted alone, because its own values decide on the type
     frames = []
     for of_sweep in positions.values():
         column, _ = make_param_array([values[position] for position in of_sweep])
@@ -48,9 +49,10 @@ def _convert_as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]
 
 
 def join_frames(frames: Sequence[Frame]) -> Frame:
-    """Join the frames of several sweeps, at least one, without changing the types of values.
+    """Join the frames of several sweeps, at least one; True and False stay what they are beside numbers.
 
-    Rows are in the order of ``frames`` and are numbered again.
+    Rows are in the order of ``frames`` and are numbered again. Columns that a frame lacks have missing values in its
+    rows. A single frame is returned itself, not a copy.
     """
     if len(frames) == 1:
         return frames[0]
@@ -67,7 +69,8 @@ def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
     ``of_trials`` and ``of_epochs`` are the frames `trials` and `metrics` of a `LoadedSweep` with a column ``sweep``.
     ``metric`` is the name of a metric or of a measure, with or without ``metric.`` in front. The columns of several
     sweeps are pairs of sweep and trial. Values are NaN after a trial's last epoch; trials without epochs have a column,
-    too. Raises InputError, which names the known metrics, if no trial has reported this one.
+    too. There are no rows if ``of_epochs`` has none. Raises InputError, which names the known metrics, if no trial has
+    reported this one.
     """
     measured = [name for name in of_epochs.columns if name not in NOT_MEASURED]
     known = {name.removeprefix("metric."): name for name in measured}
@@ -78,16 +81,14 @@ def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
         hint = f"{guess(metric, known)} there are: {', '.join(known)}".lstrip()
         raise InputError.one("curves", f"no trial has reported {metric!r}", hint)
     by = ["sweep", "trial"] if of_trials["sweep"].nunique() > 1 else "trial"
-    # the pivot has neither the trials nor the epochs in between for which nothing was reported; they are added
     wide = of_epochs.pivot(index="epoch", columns=by, values=column)
+    # the pivot lacks trials without epochs, and epochs that no trial has reported; they are added
     order = of_trials[by] if isinstance(by, str) else pd.MultiIndex.from_frame(of_trials[by])
     wide = wide.reindex(columns=order)
     wide.columns.names = [by] if isinstance(by, str) else by
-    return (
-        wide.reindex(range(1, int(wide.index.max()) + 1)).rename_axis("epoch")
-        if len(wide)
-        else wide
-    )
+    if not len(wide):
+        return wide
+    return wide.reindex(range(1, int(wide.index.max()) + 1)).rename_axis("epoch")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,7 +108,10 @@ class LoadedSweep:
 
     @cached_property
     def sweeps(self) -> tuple[Sweep, ...]:
-        """The sweeps with their trials, as a ranking needs them."""
+        """The sweeps with their trials, as a ranking needs them; made at the first access and kept.
+
+        Raises `StoreError` if a sweep.json cannot be read.
+        """
         each = zip(self.folders, self._tables, name_uniquely(self.folders), strict=True)
         return tuple(make_sweep(*one) for one in each)
 
@@ -120,7 +124,7 @@ class LoadedSweep:
     def info(self) -> dict[str, object]:
         """The content of sweep.json: the resolved sweep file and where it ran. For several sweeps a dict by name.
 
-        The file is read each time, so it may be newer than the other results.
+        The file is read each time, so it may be newer than the other results. Raises `StoreError` if it cannot be read.
         """
         if len(self.folders) == 1:
             return dict(self.folders[0].read_info().content)
@@ -156,10 +160,12 @@ class LoadedSweep:
     def best(self, n: int = 1) -> Frame:
         """Return all trials of the ``n`` best configurations, with the column ``rank`` in front.
 
-        A configuration has several rows if it was trained several times. The other columns are those of ``trials``.
+        A configuration has several rows if it was trained several times. If there are fewer than ``n`` configurations,
+        all are returned, and those without a completed trial count too. The other columns are those of ``trials``.
         Raises the errors of `ranking`.
         """
-        positions: dict[int, int] = {}  # of trials in the table, by id()
+        # by id() of a trial, its row in `self.trials`, which has the same order
+        positions: dict[int, int] = {}
         for sweep in self.sweeps:
             for trial in sweep.trials:
                 positions[id(trial)] = len(positions)
@@ -176,8 +182,8 @@ class LoadedSweep:
     def output(self, trial: int) -> str:
         """Return what a trial has printed up to now, as text; "" if nothing, or if it was trained with ``inline``.
 
-        Raises `InputError` if several sweeps are loaded, or if the sweep had no such trial when it was loaded, and
-        `StoreError` if the log is damaged.
+        The log is read each time. Raises `InputError` if several sweeps are loaded, or if the sweep had no such trial
+        when it was loaded, and `StoreError` if the log is damaged.
         """
         folder = self._get_only_folder("output()")
         numbers = self.trials["trial"].tolist()
@@ -188,9 +194,9 @@ class LoadedSweep:
     def curves(self, metric: str | None = None) -> Frame:
         """Return one metric, by default the objective: one row per epoch, one column per trial, NaN after its end.
 
-        The default is the first objective. ``metric`` may also be a measure such as ``time_s``. The columns of several
-        sweeps are pairs of sweep and trial. Raises `InputError`, which names the known metrics, if no trial has
-        reported ``metric``.
+        The default is the first objective of the first sweep. ``metric`` may also be a measure such as ``time_s``. The
+        columns of several sweeps are pairs of sweep and trial. Raises `InputError`, which names the known metrics, if
+        no trial has reported ``metric``, or if it is None and the sweep has no objective.
         """
         if metric is None:
             objectives = self.folders[0].read_info().objectives
@@ -201,8 +207,9 @@ class LoadedSweep:
         """Return the ancestry of a trial of a population-based search: one row per trial that trained its epochs.
 
         The trial itself is the last row, and the only one if it is no copy; it has no row if it has trained no epoch
-        itself. The columns are ``trial``, ``first_epoch``, ``last_epoch`` and the parameters, as ``param.NAME``. Raises
-        `InputError` if the trial does not exist, or if several sweeps are loaded.
+        itself. The columns are ``trial``, ``first_epoch`` and ``last_epoch``, which are the epochs that a row's trial
+        contributed, and its parameters, as ``param.NAME``. Raises `InputError` if the trial does not exist, or if
+        several sweeps are loaded, and `StoreError` if sweep.json cannot be read.
         """
         folder, trials = self._get_only_folder("lineage()"), self.sweeps[0].trials
         if trial not in (there := {one.trial for one in trials}):
@@ -243,10 +250,12 @@ class LoadedSweep:
         """Return the Keras model of a trial with its weights.
 
         By default, it is that of the best trial that kept a checkpoint, among the repeats of the best configuration.
-        ``epoch`` selects the checkpoint, by default the last one. ``trainable`` is needed only for a class that another
-        notebook or script defined; the result of a run in this process knows its class. Warns if something has changed
-        that may make it a different model. Raises `InputError` if there is no such checkpoint or, without ``trial``, no
-        single best configuration, if the trainable makes no Keras model, or if several sweeps are loaded.
+        ``epoch`` selects the checkpoint: the number of an epoch, by default the last one that was kept, or ``"best"``,
+        the kept one with the lowest loss. ``trainable`` is needed only for a class that another notebook or script
+        defined; the result of a run in this process knows its class. Warns if something has changed that may make it a
+        different model. Raises `InputError` if there is no such checkpoint or it cannot be restored, if there is no
+        single best configuration and no ``trial`` is given, if the trainable makes no Keras model, or if several sweeps
+        are loaded, and `StoreError` if the log or the checkpoint cannot be read.
         """
         from sweep.api.trainables import model
 
@@ -273,10 +282,8 @@ class LoadedSweep:
         """
         from sweep.api.running import confirm
 
-        folder, given = (
-            self._get_only_folder("confirm()").path,
-            self._trainable if trainable is None else trainable,
-        )
+        folder = self._get_only_folder("confirm()").path
+        given = self._trainable if trainable is None else trainable
         return confirm(
             folder, seeds=seeds, finalists=finalists, budget=budget, trainable=given, **how
         )
@@ -300,10 +307,8 @@ class LoadedSweep:
         """
         from sweep.api.running import retrain
 
-        folder, given = (
-            self._get_only_folder("retrain()").path,
-            self._trainable if trainable is None else trainable,
-        )
+        folder = self._get_only_folder("retrain()").path
+        given = self._trainable if trainable is None else trainable
         return retrain(
             folder,
             trial=trial,
@@ -348,7 +353,7 @@ class LoadedSweep:
     def note(self, text: str, trial: int | None = None) -> None:
         """Write a note on the sweep, or on one of its trials; it replaces the earlier one, and "" removes it.
 
-        This object still shows the earlier note. If the sweep runs in another process, the call waits until that
+        ``trial`` is None for a note on the sweep. This object still shows the earlier note. If the sweep runs in another process, the call waits until that
         process has answered. Raises `InputError` if there is no such trial, or if several sweeps are loaded, and
         `StoreError` if the log cannot be read or written.
         """

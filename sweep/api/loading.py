@@ -27,8 +27,9 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
     ``name`` is a name in the folder ``results``, the path or URL of a sweep's folder, or a list of these; ``*``, ``?``
     and ``[...]`` in the last part are wildcards. A pattern without a folder is looked up in ``results`` and, if nothing
     matches there, in the current folder. A sweep that is named twice is loaded once. The object shows the sweep as it
-    is now; load it again to get newer results. Nothing is written to the sweeps. Raises `InputError` if there is no
-    such sweep, and `StoreError` if one is damaged.
+    is now; load it again to get newer results. Nothing is written to the sweeps. Raises `InputError` if a name or
+    pattern matches no sweep or the list is empty, and `StoreError` if a sweep is damaged or its object store is
+    unavailable.
     """
     names = [name] if isinstance(name, str | Path) else list(name)
     if not names:
@@ -61,7 +62,7 @@ def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
 def _drop_unneeded_metrics(folder: ResultsFolder, tables: Tables) -> Tables:
     """Return the tables with only those columns of the metrics that a study needs, to save memory.
 
-    They are trial, epoch and the first objective.
+    They are trial, epoch and the first objective, if there is one. Raises `StoreError` if sweep.json cannot be read.
     """
     wanted = {
         "trial",
@@ -77,20 +78,22 @@ def _drop_unneeded_metrics(folder: ResultsFolder, tables: Tables) -> Tables:
 def _find_results_folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
     """Yield the sweeps' folders that match a name, path, URL or pattern, those of a pattern sorted by path.
 
-    ``results`` is the results folder. A pattern without a folder is looked up there, and in the current folder only if
-    nothing matches there; any other pattern is relative to the current folder. A pattern matches only folders with a
-    sweep.json. Raises InputError if nothing matches.
+    ``results`` is the results folder or the local copy of an object store, which is updated. A pattern without a folder
+    is looked up there, and in the current folder only if nothing matches there; any other pattern is relative to the
+    current folder. A pattern matches only folders with a sweep.json. A text with wildcards that is itself the name of
+    an existing folder is no pattern. Raises InputError if nothing matches, and StoreError if a store is unavailable.
     """
-    pattern = Path(name)
     if is_url(name):
         yield ResultsFolder.open(results, str(name))
         return
+    pattern = Path(name)
     # a folder's own name may have brackets, so it is no pattern if there is such a folder
     if not _PATTERN & set(pattern.name) or (results / pattern).exists() or pattern.exists():
         yield ResultsFolder.open(results, name)
         return
     if store_of(results) is not None:
         folders(results)  # updates the local copies
+    # a pattern without a folder has a single part
     places = [results, Path()] if len(pattern.parts) == 1 else [Path()]
     for place in places:
         matching = sorted((place / pattern.parent).glob(pattern.name))

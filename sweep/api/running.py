@@ -93,30 +93,32 @@ class NotebookView:
     """Shows the progress of a session in the output area of a cell; a thread redraws it."""
 
     def __init__(self, watching: LiveView, draw: Callable[[str], None]) -> None:
-        self._watching, self._draw = watching, draw
-        self._said: deque[str] = deque(maxlen=SAID)
+        self._live_view = watching  # follows the events and makes the picture
+        self._replace_output = draw  # shows an HTML text in place of the one before
+        self._messages: deque[str] = deque(maxlen=SAID)
         self._lock = threading.Lock()
-        self._over = threading.Event()
+        self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     @property
     def standing(self) -> Standing:
-        return self._watching.standing
+        return self._live_view.standing
 
     def replay(self, events: Iterable[Event]) -> None:
-        self._watching.replay(events)
+        self._live_view.replay(events)
 
     def on(self, event: Event) -> None:
         with self._lock:
-            self._watching.on(event)
+            self._live_view.on(event)
         self._start()
 
     def say(self, text: str) -> None:
         """Show a message above the picture; the last 20 messages remain visible.
 
-        The message appears at once if there is no picture yet, otherwise when the picture is redrawn.
+        The message appears at once if there is no picture yet, otherwise when the picture is redrawn, which does not
+        happen after `close`.
         """
-        self._said.append(text)
+        self._messages.append(text)
         if self._thread is None:
             self._show()
 
@@ -126,49 +128,46 @@ class NotebookView:
         It is shown until an epoch is reported or a trial or the session ends. Redrawing starts if it has not started
         yet.
         """
-        self._watching.state = text
+        self._live_view.state = text
         self._start()
 
     def close(self) -> None:
         """Draw the final state and stop redrawing; waits at most two seconds. Later calls do nothing."""
-        if self._over.is_set():
+        if self._closed.is_set():
             return
-        self._over.set()
+        self._closed.set()
         if self._thread is not None:
             self._thread.join(DRAW_S * 4)
-        self._watching.close()
+        self._live_view.close()
         self._show()
 
     def _start(self) -> None:
         """Start the thread that redraws, unless it was started or the view is closed."""
-        if self._thread is None and not self._over.is_set():
+        if self._thread is None and not self._closed.is_set():
             self._thread = threading.Thread(target=self._redraw, name="sweep-notebook", daemon=True)
             self._thread.start()
 
     def _redraw(self) -> None:
-        """Redraw repeatedly until the view is closed."""
-        while not self._over.wait(DRAW_S):
+        """Redraw every half second until the view is closed."""
+        while not self._closed.wait(DRAW_S):
             self._show()
 
     def _show(self) -> None:
         """Draw the messages and, once the thread that redraws has been started, the present picture."""
         # A copy, which is made at once, because other threads add messages.
-        lines = [printable(text) for text in list(self._said)]
+        messages = [printable(text) for text in list(self._messages)]
+        picture = ""
         with self._lock:
-            picture = (
-                as_html(self._watching.lines(Frame(width=WIDTH, height=HEIGHT)))
-                if self._thread is not None
-                else ""
-            )
-        self._draw(
-            f'<pre style="opacity:.7">{escape(chr(10).join(lines))}</pre>{picture}'
-            if lines
-            else picture
-        )
+            if self._thread is not None:
+                picture = as_html(self._live_view.lines(Frame(width=WIDTH, height=HEIGHT)))
+        if messages:
+            picture = f'<pre style="opacity:.7">{escape(chr(10).join(messages))}</pre>{picture}'
+        self._replace_output(picture)
 
 
 def as_html(lines: Sequence[Text]) -> str:
-    """Convert styled lines of a terminal to HTML; lines are cut off after 100 characters."""
+    """Convert styled lines of a terminal to HTML; of lines over 100 characters, the end becomes an ellipsis."""
+    # it prints into memory, from which the HTML is exported
     console = Console(
         file=io.StringIO(),
         record=True,
@@ -190,8 +189,8 @@ def as_html(lines: Sequence[Text]) -> str:
 def make_viewer_here(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
     """Return a function that creates the view of a session, in the cell of a notebook or on the terminal.
 
-    The view shows ``notes`` and the opening lines of the session when it is created. With the option ``quiet``, it
-    shows nothing.
+    The view shows ``notes`` and the opening lines of the session when it is created, in a notebook in a new output area
+    of the present cell. With the option ``quiet``, it shows none of this.
     """
 
     def make_view(folder: ResultsFolder, terminal: TextIO) -> View:
@@ -200,8 +199,8 @@ def make_viewer_here(spec: Spec, notes: Sequence[str], how: Options) -> MakeView
         ``terminal``, which every function of this kind is given, has no effect: the view finds its terminal by itself.
         """
         view: View = on_terminal(spec, how)
-        shows_in_cell = not how.quiet and is_here()  # `is_here`: in a notebook
-        if shows_in_cell:
+        is_notebook_shown = not how.quiet and is_here()
+        if is_notebook_shown:
             # the inner view only follows the events and makes the picture, which the outer one draws
             view = NotebookView(on_terminal(spec, replace(how, quiet=True)), display())
         for line in (*notes, *how.opening(folder)):
@@ -249,11 +248,11 @@ def run(
     ``name`` and ``set`` (a dict of keys and values, or texts ``key=value``) change the content. The other options are
     those of ``python -m sweep run``; ``how`` takes ``address``, ``max_concurrent``, ``reuse``, ``inline``, ``memo``,
     ``quiet``, ``verbose`` and ``tensorboard``. A mapping without a name gets that of the trainable, with a number
-    appended if it is taken.
+    appended if it is taken. Environment variables and ``sys.path`` are restored at the end.
 
     Raises `InputError` with all mistakes before anything starts, or if another sweep is running in this process. Raises
     KeyboardInterrupt if the sweep was interrupted; its message says how to resume. Raises `StoreError` if results could
-    not be stored, and `SweepError` if no trial has completed.
+    not be stored, `SweepError` if no trial has completed, and TypeError for an unknown option in ``how``.
     """
     options = replace(_make_options("run", how), simulated_gpus=simulate_gpus, profile=profile)
     require_locks()
@@ -306,7 +305,7 @@ def resume(
 ) -> LoadedSweep:
     """Resume a sweep that was interrupted or killed, or extend a finished one; return its results.
 
-    ``name`` is its name in ``results`` or its folder. ``set`` and ``run_cap`` change the sweep first, and
+    ``name`` is its name in ``results``, its folder or its URL. ``set`` and ``run_cap`` change the sweep first, and
     ``retry_failed`` tries failed trials again. ``trainable`` is needed only if the sweep ran with a class or function
     that another notebook or script defined; one of this process is looked up by its name. ``how`` is as in `run`.
     Raises the errors of `run`.
@@ -415,9 +414,10 @@ def retrain(
 
 
 def _resume_session(reopened: ResumableSweep, trainable: object, how: Options) -> LoadedSweep:
-    """Run one more session of a sweep and return its results; if ``trainable`` is None, use the recorded one.
+    """Run one more session of a sweep and return its results.
 
-    Raises the errors of `run`.
+    ``trainable`` is a class, a function or ``"module:Name"``; if it is None, the one that the sweep names is used.
+    Before the session, the sweep is checked against the trainable's source. Raises the errors of `run`.
     """
     how = replace(how, simulated_gpus=reopened.simulated_gpus)
     given = trainables.accept_trainable(reopened.spec.trainable if trainable is None else trainable)
@@ -442,8 +442,9 @@ def _read_sweep(
 ) -> tuple[Spec, str, str, tuple[Path, ...]]:
     """Read a sweep from a file or a mapping; return its spec, its text, its name in messages, and its import folders.
 
-    The trainable ``given`` and the assignments ``changes``, texts ``key=value``, take precedence over the content. The
-    text of a mapping is JSON. Raises InputError.
+    The trainable ``given`` and the assignments ``changes``, texts ``key=value``, take precedence over the content, and
+    ``changes`` over those in the environment variable ``SWEEP_SET``. The text of a mapping is JSON. Raises InputError
+    if the file cannot be read, if the content has mistakes, or if ``what`` is neither a path nor a mapping.
     """
     if isinstance(what, str | Path):
         path = Path(what)
@@ -523,7 +524,10 @@ def make_assignments(given: Settings) -> list[str]:
 
 
 def _format_assignments(values: Mapping[str, object]) -> list[str]:
-    """Return a mapping as assignments ``key=value``. Raises InputError for values that a sweep file cannot hold."""
+    """Return a mapping as assignments ``key=value``, in which the values are JSON.
+
+    Raises InputError for values that JSON cannot hold, such as objects.
+    """
     try:
         return [f"{key}={json.dumps(value)}" for key, value in values.items()]
     except (TypeError, ValueError) as error:
@@ -541,7 +545,7 @@ def _make_options(function: str, how: How) -> Options:
     """Return the options of a session from the keyword arguments ``how`` of the function named ``function``.
 
     Raises TypeError for an unknown option, as Python does, and InputError if TensorBoard is asked for and not
-    installed. Ray's address is by default that in ``RAY_ADDRESS``.
+    installed. If no address of Ray is given, it is that in the environment variable ``RAY_ADDRESS``, if any.
     """
     for name in how:
         if name not in How.__annotations__:
@@ -561,8 +565,9 @@ def _run_session(
 ) -> LoadedSweep:
     """Run a session by calling ``drive``, and return its results together with its trainable.
 
-    ``folder`` is the sweep's folder, for messages. Raises KeyboardInterrupt if it was interrupted, StoreError if its
-    results could not be stored, SweepError if no trial completed, and all other errors of ``drive``.
+    ``folder`` is the sweep's folder, for messages. Environment variables and ``sys.path`` are restored. Raises
+    KeyboardInterrupt if the session was interrupted, StoreError if its results could not be stored, SweepError if the
+    sweep has no completed trial, and all other errors of ``drive``.
     """
     again = f"see sweep.load({folder.called!r}), go on with sweep.resume({folder.called!r})"
     with kept_process():
@@ -576,6 +581,7 @@ def _run_session(
         raise StoreError(f"{outcome.fault}; {again}")
     if outcome.interrupted:
         raise KeyboardInterrupt(f"the sweep was interrupted; {again}")
+    # with its class or function, which later calls such as `LoadedSweep.model` may need
     found = replace(load_folders([outcome.folder]), _trainable=given.itself)
     if not outcome.completed:
         raise SweepError(

@@ -54,18 +54,21 @@ def accept_trainable(trainable: object) -> NamedTrainable:
     except TrainableError as error:
         raise InputError.one("trainable", str(error)) from None
     target = get_import_target(trainable)
-    folder = _find_import_folder(target.partition(":")[0]) if target else None
-    # else a worker could not import it, and it is sent to the workers itself
-    if target and folder != Path():
-        return NamedTrainable(target, folders=(folder,) if folder else ())
+    if target:
+        folder = _find_import_folder(target.partition(":")[0])
+        if folder is None:  # installed, so that workers find it without a folder
+            return NamedTrainable(target)
+        if folder != Path():  # `Path()`: it cannot be imported by its name
+            return NamedTrainable(target, folders=(folder,))
+    # a worker cannot import it, so it is sent to the workers itself
     return NamedTrainable(f"{HERE}:{name}", trainable)
 
 
 def find_resumed_trainable(target: str) -> NamedTrainable:
     """Return the trainable with the name ``"module:Name"``, for a sweep that is resumed, without importing its module.
 
-    A trainable that a notebook or script has defined is looked up in the present one. Raises InputError if it is not
-    defined there.
+    A trainable that a notebook or script has defined, with the module ``__main__``, is looked up in the present one.
+    Raises InputError if it is not defined there. Any other name is not checked.
     """
     module, _, name = target.partition(":")
     if module != HERE:
@@ -96,7 +99,8 @@ def inspect_and_check(
 def _find_import_folder(module: str) -> Path | None:
     """Return the folder from which a loaded module can be imported.
 
-    Returns None if the module is installed, and `Path()` if it cannot be imported by its name.
+    ``module`` is its dotted name. Returns None if the module is installed, and `Path()` if it cannot be imported by its
+    name, because it has no file or a file of another name.
     """
     file = getattr(sys.modules[module], "__file__", None)
     if file is None:
@@ -112,9 +116,12 @@ def _find_import_folder(module: str) -> Path | None:
 def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: object) -> Any:
     """Return the Keras model of a trial, by default of the best one, with its weights after an epoch.
 
-    If ``trainable`` is None, the one that the sweep names is used. Issues a warning for everything that has changed and
-    may make it a different model. Raises `InputError` if there is no such checkpoint or, without ``trial``, no single
-    best configuration, or if the trainable makes no model. Environment variables and ``sys.path`` are restored.
+    ``epoch`` is the number of an epoch, ``"last"`` or ``"best"``, the kept one with the lowest loss. ``trainable`` is a
+    class, a function or ``"module:Name"``; if it is None, the one that the sweep names is used. Issues a warning for
+    everything that has changed and may make it a different model. Raises `InputError` if there is no such checkpoint or
+    it cannot be restored, if there is no single best configuration and ``trial`` is None, or if the trainable makes no
+    model, and `StoreError` if the log or the checkpoint cannot be read. Environment variables and ``sys.path`` are
+    restored.
     """
     kept = restoring.find_checkpoint(folder, trial, epoch)
     target = kept.sweep.spec.trainable
@@ -128,11 +135,8 @@ def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: obj
             warnings.warn(f"{kept.where}: {note}", stacklevel=3)
         make = getattr(restored.trainable, "trained_model", None)
         if make is None:
-            kind = (
-                "a function"
-                if isinstance(restored.trainable, FunctionTrainable)
-                else "no KerasTrainable"
-            )
+            is_function = isinstance(restored.trainable, FunctionTrainable)
+            kind = "a function" if is_function else "no KerasTrainable"
             what = f"{given.target} is {kind}, and sweep knows no model of it"
             raise InputError.one(kept.where, what, f"what it saved is in {kept.checkpoint}")
         return make()
@@ -161,7 +165,8 @@ def claim_process() -> Iterator[None]:
 def kept_process() -> Iterator[None]:
     """Restore the environment variables and ``sys.path`` after the block, also after an error.
 
-    The other work of this process is thus not affected.
+    Variables and paths that the block added are removed, and changed ones get their earlier values. The other work of
+    this process is thus not affected.
     """
     environment, path = dict(os.environ), list(sys.path)
     try:
