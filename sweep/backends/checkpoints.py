@@ -57,7 +57,7 @@ class Manifest:
 
     epoch: int
     accumulate: int = 1
-    loss: float = math.inf  # by `Objective.constrained_loss`, at this epoch
+    loss: float = math.inf  # by `Objective.ranking_loss`, at this epoch
     reports: tuple[EpochReported, ...] = ()  # epochs of the step that wrote it
     inputs: Inputs | None = None  # what the trial had read until then
     trained_s: float = 0.0  # seconds of its epochs until then, of a trial with minutes
@@ -69,12 +69,15 @@ def get_trial_folder(results_folder: Path, trial: int) -> Path:
 
 
 def order_by_epoch(name: str) -> tuple[int, str]:
-    """Return a sort key of a checkpoint's name that orders by the epoch, which has six digits or more."""
+    """Return a sort key for names such as ``epoch-000007`` that orders them by epoch, the smallest first.
+
+    Epochs have six digits or more, so longer names come later.
+    """
     return len(name), name
 
 
 def _sort_newest_first(folder: Path) -> list[Path]:
-    """Return the checkpoints in a trial's folder, newest first."""
+    """Return the folders of the complete checkpoints in a trial's folder, the latest epoch first; [] if none."""
     return sorted(folder.glob("epoch-*"), key=lambda path: order_by_epoch(path.name), reverse=True)
 
 
@@ -87,8 +90,9 @@ def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0)
     """Yield the folders of a trial's checkpoints, unverified, that of the latest epoch first.
 
     If results are in an object store, only the checkpoints there count. Each one is copied into ``results_folder``
-    before it is yielded; one that was deleted meanwhile is left out. While iterating, `StoreError` is raised if the
-    store is unavailable for longer than ``patience_s`` seconds, and OSError if this machine's disk cannot be written.
+    before it is yielded, unless it is there already; one that was deleted meanwhile is left out. While iterating,
+    `StoreError` is raised if the store is unavailable for longer than ``patience_s`` seconds, and OSError if this
+    machine's disk cannot be written.
     """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is None:
@@ -99,10 +103,10 @@ def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0)
 def ensure_local(results_folder: Path, checkpoint: Path) -> Path:
     """Return the folder of a checkpoint on this machine; copy it from the object store if this machine lacks it.
 
-    ``checkpoint`` is the folder's path on the machine of rank 0. It may differ from the path here, because results in
-    an object store are copied to a temporary folder of each machine. Later checkpoints of the trial are copied too. The
-    returned folder does not exist if there is no store or the store lacks the checkpoint. Raises `StoreError` at once
-    if the store is unavailable, and OSError if this machine's disk cannot be written.
+    ``checkpoint`` is the folder's path on the machine of rank 0, ``.../TRIAL/epoch-NUMBER``. It may differ from the
+    path here, because results in an object store are copied to a temporary folder of each machine. Later checkpoints of
+    the trial are copied too. The returned folder does not exist if there is no store or the store lacks the checkpoint.
+    Raises `StoreError` at once if the store is unavailable, and OSError if this machine's disk cannot be written.
     """
     trial = int(checkpoint.parent.name)
     here = get_trial_folder(results_folder, trial) / checkpoint.name
@@ -124,7 +128,7 @@ def list_names(results_folder: Path, trial: int) -> list[str]:
 
 
 def list_trials(results_folder: Path) -> set[int]:
-    """Return the numbers of the trials that have a checkpoint.
+    """Return the numbers of the trials that have a complete checkpoint, which is not verified.
 
     In an object store, trials with only an incomplete checkpoint count too. Raises `StoreAway` if the store is
     unavailable.
@@ -188,6 +192,7 @@ def begin_checkpoint(
     final = folder / _name_checkpoint(manifest.epoch)
     aside = folder / f"writing-{get_process_name()}"
 
+    # the result of this function, together with what `save` returns: it is called later, perhaps in another thread
     def finish(write: Callable[[], None] | None) -> Path:
         with removed_if_it_fails(aside):
             if write is not None:
@@ -212,7 +217,8 @@ def begin_checkpoint(
 def _set_aside(checkpoint: Path) -> None:
     """Rename an unusable checkpoint, so that it no longer counts as one; do nothing if it does not exist.
 
-    It is not deleted yet: it can be used again if the author corrects the code that failed to restore it.
+    It is not deleted yet: it can be used again if the author corrects the code that failed to restore it. One of the
+    same epoch that was renamed before is deleted. Errors are ignored.
     """
     aside = checkpoint.with_name(f"{_UNUSABLE}{checkpoint.name}")
     shutil.rmtree(aside, ignore_errors=True)
@@ -246,8 +252,8 @@ def trim(folder: Path, keep: int, written: str = "") -> None:
     """Delete a trial's local checkpoints except the ``keep`` newest, the one with the smallest loss, and ``written``.
 
     ``written`` is the name of the one just written; an earlier attempt may have left checkpoints of later epochs.
-    The loss is that in the manifest, infinity if it is damaged. Incomplete checkpoints are deleted too, so none may be
-    being written. What cannot be deleted is left.
+    The loss is that in the manifest, infinity if it is damaged; of equal losses, that of the latest epoch counts as the
+    smallest. Incomplete checkpoints are deleted too, so none may be being written. What cannot be deleted is left.
     """
     newest = _sort_newest_first(folder)
     losses = {path.name: _read_loss(path) for path in newest}
@@ -272,8 +278,8 @@ def select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) -
 def keep_best(results_folder: Path, trial: int) -> int:
     """Delete an ended trial's checkpoints except the last and the best; return the total bytes that are left.
 
-    Unusable ones, which `begin_checkpoint` has renamed, are deleted too. If results are in an object store, this is
-    done only there. Raises `StoreAway` if the store is unavailable.
+    Incomplete ones, and unusable ones, which `begin_checkpoint` has renamed, are deleted too. If results are in an
+    object store, this is done only there, and incomplete ones stay. Raises `StoreAway` if the store is unavailable.
     """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
@@ -295,10 +301,10 @@ def delete_checkpoints(results_folder: Path, trial: int) -> None:
     if stored is not None:
         with suppress(StoreAway):
             stored.delete(trial)
-    doomed = get_trial_folder(results_folder, trial)
-    aside = doomed.with_name(f"{_DELETED}{trial:05d}-{get_process_name()}-{time.monotonic_ns()}")
-    with suppress(OSError):
-        doomed.rename(aside)  # at once, so that whoever writes there writes into the deleted folder
+    folder = get_trial_folder(results_folder, trial)
+    aside = folder.with_name(f"{_DELETED}{trial:05d}-{get_process_name()}-{time.monotonic_ns()}")
+    with suppress(OSError):  # also if the trial has no folder
+        folder.rename(aside)  # at once, so that whoever writes there writes into the deleted folder
         shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -309,7 +315,10 @@ def finish_deletions(results_folder: Path) -> None:
 
 
 def measure_folder(folder: Path) -> int:
-    """Return the total bytes of all files in a folder and below it; 0 if there is no such folder."""
+    """Return the total bytes of all files in a folder and below it; 0 if there is no such folder.
+
+    Files that vanish or cannot be looked at count as 0.
+    """
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):  # just deleted by its writer
@@ -371,9 +380,9 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 def _parse_manifest(about: dict[str, object]) -> Manifest:
     """Convert the parsed JSON of a manifest's file to a `Manifest`.
 
-    A loss that is no float, such as null, becomes infinity. Raises KeyError if the epoch, the number of micro-batches,
-    the reports or the loss are missing, or one of the first three has another type. Raises `StoreError` or ValueError
-    if a report is unreadable, and ValueError if the inputs are.
+    A loss that is no float, such as null, becomes infinity. ``inputs`` and ``trained_s`` may be missing. Raises
+    KeyError if the epoch, the number of micro-batches, the reports or the loss are missing, or one of the first three
+    has another type. Raises `StoreError` or ValueError if a report is unreadable, and ValueError if the inputs are.
     """
     match about:
         case {
@@ -389,9 +398,8 @@ def _parse_manifest(about: dict[str, object]) -> Manifest:
             return Manifest(
                 epoch,
                 accumulate,
-                loss
-                if isinstance(loss, float)
-                else math.inf,  # JSON has no infinity, `_write_manifest` writes null
+                # JSON has no infinity, `_write_manifest` writes null
+                loss if isinstance(loss, float) else math.inf,
                 reports,
                 None if inputs is None else msgspec.convert(inputs, Inputs),
                 trained_s if isinstance(trained_s, float) else 0.0,
@@ -400,7 +408,10 @@ def _parse_manifest(about: dict[str, object]) -> Manifest:
 
 
 def _list_file_checksums(folder: Path) -> dict[str, list[int]]:
-    """Return [size, CRC-32] of every file in a folder and below it except manifests, by path relative to the folder."""
+    """Return [size, CRC-32] of every file in a folder and below it except manifests, by path relative to the folder.
+
+    Raises OSError if a file cannot be read.
+    """
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST)
     checksums = {}
     for path in paths:
@@ -444,8 +455,10 @@ class Saver:
     sender: Sender | None = None
     unusable: tuple[str, ...] = ()  # names of checkpoints that could not be restored
     blocked_s: float = 0.0  # total seconds that training waited for checkpoints
-    _at: float = field(default_factory=time.monotonic)
-    _took_s: float = 0.0
+    # when the last checkpoint was begun or, before the first, this object was created; by the monotonic clock
+    _last_began: float = field(default_factory=time.monotonic)
+    _last_took_s: float = 0.0  # seconds that the last complete checkpoint took
+    # the checkpoint that a thread completes, whose result is the seconds that it took
     _writing: Future[float] | None = None
 
     def is_due(self, losses: Sequence[float]) -> bool:
@@ -456,40 +469,42 @@ class Saver:
         the last epoch has the smallest loss so far; the time must then be at least `pause_s` seconds and ten times as
         long as the last saving took.
         """
-        since_s = time.monotonic() - self._at
+        since_s = time.monotonic() - self._last_began
         before = self.best
         self.best = min([self.best, *losses])
         if since_s >= self.every_s:
             return True
         # only the state after the last epoch can be saved
         is_better = losses[-1] == self.best < before
-        cheap_after_s = max(self.pause_s, self._took_s / SAVING_SHARE)
+        cheap_after_s = max(self.pause_s, self._last_took_s / SAVING_SHARE)
         return is_better and since_s >= cheap_after_s
 
     def save(self, trainable: Trainable, manifest: Manifest, *, beside: bool) -> None:
         """Save the trainable, unless the epoch of ``manifest`` is saved already; wait for an earlier checkpoint first.
 
-        With ``beside``, the files are completed in a thread while training continues, and errors are raised by the next
-        call of `save`, `settle` or `finish`. Raises DiskFault, and any exception of the trainable's own ``save``.
+        The checkpoints in `unusable` are then renamed. With ``beside``, the files are completed in a thread while
+        training continues, and errors are raised by the next call of `save`, `settle` or `finish`. The time that
+        training waits here is added to `blocked_s`. Raises DiskFault, and any exception of the trainable's own
+        ``save``.
         """
         self.settle()
         if self.epoch == manifest.epoch:
             return
         began = time.monotonic()
-        # only once, because this attempt may save the same epochs
+        # `self.unusable` is emptied: they are renamed only once, because this attempt may save the same epochs
         unusable, self.unusable = self.unusable, ()
         with raising_disk_faults():
             write = self._make_uploading_write(
                 begin_checkpoint(self.folder, manifest, trainable.save, self.keep, unusable)
             )
             self.epoch = manifest.epoch
-            self._at = time.monotonic()
+            self._last_began = time.monotonic()
             if beside:
                 pool = ThreadPoolExecutor(1, "checkpoint")
                 self._writing = pool.submit(_time_writing, write, began)
-                pool.shutdown(wait=False)  # its thread ends after this task
+                pool.shutdown(wait=False)  # does not wait: its thread ends after this task
             else:
-                self._took_s = _time_writing(write, began)
+                self._last_took_s = _time_writing(write, began)
         self.blocked_s += time.monotonic() - began
 
     def find_last_checkpoint(self) -> Path | None:
@@ -498,7 +513,7 @@ class Saver:
         return path if path.is_dir() else None
 
     def settle(self) -> None:
-        """Wait until the checkpoint that is being written is complete; do nothing if none is.
+        """Wait until the checkpoint that a thread is writing is complete; do nothing if none is being written.
 
         Raises DiskFault if it could not be written or an earlier upload has failed, and any exception of the
         trainable's own ``save``.
@@ -509,11 +524,14 @@ class Saver:
         writing = self._writing
         self._writing = None  # before its error is raised, which must be raised only once
         with raising_disk_faults():
-            self._took_s = writing.result()
+            self._last_took_s = writing.result()
         self.blocked_s += time.monotonic() - began
 
     def settle_uploads(self) -> None:
-        """Wait until all complete checkpoints are uploaded; do nothing without an object store. Raises DiskFault."""
+        """Wait until all complete checkpoints are uploaded; do nothing without an object store.
+
+        Raises DiskFault if one could not be uploaded.
+        """
         if self.sender is None:
             return
         began = time.monotonic()
@@ -606,13 +624,14 @@ class CheckpointKeeper:
         self._most_trials = spec.checkpoint.trials
         self._most_bytes = spec.checkpoint.space_gb * GB
         self._kept: list[_KeptCheckpoints] = []  # in their order
-        self._ended: set[int] = set()  # ended trials whose checkpoints were deleted
+        self._deleted_trials: set[int] = set()  # ended trials whose checkpoints were deleted
         # trials that had checkpoints before this session
-        self._past = list_trials_with_files(folder)
-        self._recalled: dict[int, Ended] = {}  # by trial in `_past`: its last logged end
-        # completed trials for which the store was unavailable, as arguments of `_keep`
-        self._later: list[tuple[int, float, bool]] = []
-        self._size = 0  # bytes of all in `_kept`
+        self._earlier_trials = list_trials_with_files(folder)
+        self._recalled: dict[int, Ended] = {}  # by trial in `_earlier_trials`: its last logged end
+        # completed trials for which the store was unavailable, as arguments of `_keep`: trial, loss, and whether it is
+        # outside the confirmation
+        self._to_retry: list[tuple[int, float, bool]] = []
+        self._kept_bytes = 0  # bytes of all in `_kept`
         self._full = False  # whether a further trial is kept only in place of a worse one
 
     def to_beat(self) -> float | None:
@@ -634,7 +653,7 @@ class CheckpointKeeper:
         forgotten; other changes are ignored.
         """
         match change:
-            case Ended(trial) if trial.number in self._past:
+            case Ended(trial) if trial.number in self._earlier_trials:
                 self._recalled[trial.number] = change
             case Reopened(trial):  # it resumes from its checkpoint
                 self._recalled.pop(trial.number, None)
@@ -654,7 +673,7 @@ class CheckpointKeeper:
         """
         self._retry_later_ones()
         with suppress(StoreAway):
-            for trial in list_trials_with_files(self._folder) & self._ended:
+            for trial in list_trials_with_files(self._folder) & self._deleted_trials:
                 delete_checkpoints(self._folder, trial)
 
     def on(self, change: Change) -> None:
@@ -665,29 +684,28 @@ class CheckpointKeeper:
         perhaps of this one, but never those of the first: the best fresh seed of a confirmation or, without one, the
         best trial. The checkpoints of a trial that has ended otherwise are deleted.
         """
-        # it will write checkpoints again, which `close` must not delete
         if isinstance(change, Reopened):
-            self._ended.discard(change.trial.number)
+            # it will write checkpoints again, which `close` must not delete
+            self._deleted_trials.discard(change.trial.number)
         if not isinstance(change, Ended):
             return
         self._retry_later_ones()
         trial = change.trial
-        number = change.trial.number
         loss = self._objective.constrained_loss(trial.last)  # None if it is not finite
         saved = trial.status is Status.COMPLETED and trial.facts.checkpoint is not None
         if not saved or loss is None:
-            self._delete(number)
+            self._delete(trial.number)
         else:
-            self._keep(number, loss, is_outside_confirmation=trial.role is not Role.CONFIRM)
+            self._keep(trial.number, loss, is_outside_confirmation=trial.role is not Role.CONFIRM)
 
     def _delete(self, trial: int) -> None:
-        """Delete the checkpoints of an ended trial, and remember the trial for `close`."""
-        self._ended.add(trial)
+        """Delete the checkpoints of an ended trial, and remember the trial, so that `close` deletes later ones."""
+        self._deleted_trials.add(trial)
         delete_checkpoints(self._folder, trial)
 
     def _retry_later_ones(self) -> None:
         """Try again to keep checkpoints for which the object store was unavailable; they stay noted if it still is."""
-        waiting, self._later = self._later, []
+        waiting, self._to_retry = self._to_retry, []
         for trial, loss, is_outside_confirmation in waiting:
             self._keep(trial, loss, is_outside_confirmation=is_outside_confirmation)
 
@@ -698,23 +716,23 @@ class CheckpointKeeper:
         are deleted, which may be this one; the first trial always keeps its own. If the object store is unavailable,
         the trial is noted for `_retry_later_ones`.
         """
-        self._ended.discard(trial)
+        self._deleted_trials.discard(trial)
         try:
             kept = _KeptCheckpoints(
                 is_outside_confirmation, loss, trial, keep_best(self._folder, trial)
             )
         except StoreAway:
-            self._later.append((trial, loss, is_outside_confirmation))
+            self._to_retry.append((trial, loss, is_outside_confirmation))
             return
         if not kept.size:  # somebody has deleted the checkpoints
             return
-        insort(self._kept, kept)
-        self._size += kept.size
+        insort(self._kept, kept)  # in its order, so that the last one is the first to be deleted
+        self._kept_bytes += kept.size
         while len(self._kept) > 1 and (
-            len(self._kept) > self._most_trials or self._size > self._most_bytes
+            len(self._kept) > self._most_trials or self._kept_bytes > self._most_bytes
         ):
             worst = self._kept.pop()
-            self._size -= worst.size
+            self._kept_bytes -= worst.size
             self._delete(worst.trial)
             self._full = True
         # With as many trials as allowed, the next one is kept only in place of a worse one.
