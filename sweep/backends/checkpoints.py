@@ -192,7 +192,7 @@ def begin_checkpoint(
     final = folder / _name_checkpoint(manifest.epoch)
     aside = folder / f"writing-{get_process_name()}"
 
-    # the result of this function, together with what `save` returns: it is called later, perhaps in another thread
+    # called later, with what `save` has returned, perhaps in another thread
     def finish(write: Callable[[], None] | None) -> Path:
         with removed_if_it_fails(aside):
             if write is not None:

@@ -38,8 +38,8 @@ def find_stored_checkpoints(results_folder: Path) -> StoredCheckpoints | None:
 def make_sender(job: Job, folder: Path, trial: int, unusable: Iterable[str]) -> Sender | None:
     """Return a `Sender` for the checkpoints in ``folder``, a trial's local folder; None if results are in no store.
 
-    It uploads when its `send` is called. The checkpoints with the names ``unusable``, which could not be restored, are
-    then deleted in the store.
+    It uploads in a thread when its `send` is called. After the first upload, the checkpoints with the names
+    ``unusable``, which could not be restored, are deleted in the store.
     """
     if job.store is None:
         return None
@@ -51,7 +51,8 @@ def make_sender(job: Job, folder: Path, trial: int, unusable: Iterable[str]) -> 
 def start_receiving_messages(job: Job) -> Callable[[], None]:
     """Start a thread that receives the driver's messages through an object store; return a function that stops it.
 
-    If the results are in no store, nothing is started, and the returned function does nothing.
+    The messages become the stop file and the share file of the job on this machine. If the results are in no store,
+    nothing is started, and the returned function does nothing.
     """
     if job.store is None:
         return lambda: None

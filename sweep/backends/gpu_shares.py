@@ -23,11 +23,7 @@ def write_shares(job: Job, shares: Mapping[int, float]) -> None:
     Their workers read the file; a trial that is left out keeps the share that it has. If writing fails, as on a full
     disk, nothing is raised, and the shares that were written before still apply.
     """
-    # a full disk: what was written before stays
-    with (
-        suppress(StoreError),
-        replacing(job.share_file) as aside,
-    ):
+    with suppress(StoreError), replacing(job.share_file) as aside:
         aside.write_text(json.dumps(shares))
 
 
@@ -35,8 +31,9 @@ def must_move(job: Job, order: Order, epoch: EpochReported) -> bool:
     """Return whether a trial must continue in another worker, because it has another GPU share now.
 
     ``epoch`` is its last report. A worker cannot change the share of its process. A trial with less than `MOVE_S`
-    seconds left to train stays, and so does one whose ``order`` has no changing share (`Order.shares`) or for which no
-    new share was written.
+    seconds left to train stays: the time of all its epochs that are left, each as long as the last one, or what is left
+    of its minutes, whichever is less. A trial also stays if its ``order`` does not say that its share may change
+    (`Order.shares`), if no new share was written for it, or if the share file cannot be read.
     """
     assignment = order.assignment
     left_s = (assignment.epochs - epoch.epoch) * epoch.time_s

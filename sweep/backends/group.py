@@ -40,7 +40,8 @@ class WorkerGroup:
     def take(self, orders: Iterable[Order]) -> None:
         """Accept trials from the driver; nothing is trained before the next step.
 
-        If trials may be trained together, the first call imports and creates the trainable. Raises what that raises.
+        If the job allows to train trials together, the first call imports and creates the trainable, and raises what
+        that raises.
         """
         for order in orders:
             if self._free:
@@ -53,12 +54,12 @@ class WorkerGroup:
                 self._members[order.assignment.trial] = worker.trainable
 
     def keep(self, trials: Iterable[int]) -> None:
-        """Release all trials except ``trials``; the workers that become free are used for later trials.
+        """Release all trials except those with the numbers ``trials``; their workers are used for later trials.
 
         Numbers of trials that are not here are ignored.
         """
         kept_trials = set(trials)
-        # a copy: the loop removes some
+        # listed first, because the loop removes them
         for trial in [trial for trial in self._workers if trial not in kept_trials]:
             worker = self._workers.pop(trial)
             worker.release()
@@ -71,20 +72,25 @@ class WorkerGroup:
 
         There must be at least one trial. Trials that end in this step, or that another worker must continue, are
         released. If there are several trials, the reason why the process must not be used again is only in the result's
-        `spoilt`, because it still trains the others. Only `StoppedAtOnce` and `WorkerLost` are raised:
-        any other exception of the trainable ends trials or moves them to other workers.
+        `spoilt`, because it still trains the others. Only `StoppedAtOnce` and `WorkerLost` are raised: any other
+        exception of the trainable ends trials or moves them to other workers.
         """
         progress = self._train_step()
         self._note_spoilt(progress)  # before the next lines remove the reason
-        # or one that continues elsewhere would wait until this process ends
         if len(self._workers) > 1:
+            # otherwise, a trial that continues elsewhere would wait until this process ends
             for trial in progress:
                 progress[trial] = dataclasses.replace(progress[trial], spoilt=None)
         self.keep([trial for trial in progress if not is_released(progress[trial])])
         self._note_apart_trials(progress)  # after `keep`, because it asks whether any trial is left
         for trial in progress:
             progress[trial] = self._remove_repeated_notices(progress[trial])
-        return Steps(progress, self._spoilt, self._together, self._may_join())
+        return Steps(
+            progress,
+            spoilt=self._spoilt,
+            together=self._together,
+            is_open=self._may_join(),
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -94,7 +100,7 @@ class WorkerGroup:
     def _remove_repeated_notices(self, progress: Progress) -> Progress:
         """Return a copy of ``progress`` with this object's own notices in front, which are then forgotten.
 
-        If there is a `Group`, notices that were sent before are left out, of whichever trial.
+        If trials are trained together, notices that were sent before are left out, also those of other trials.
         """
         new = []
         for text in (*self._notices, *progress.notices):
@@ -120,11 +126,11 @@ class WorkerGroup:
     def _create_worker(self) -> Worker:
         """Return a new worker, whose trainable is a member of the `Group` if there is one.
 
-        If `Job.together` is above 1, the first call imports the trainable to find out whether it has a ``group``. If
-        not, a notice is added, and trials are trained one at a time.
+        If `Job.together` is above 1, the first call imports and creates the trainable to find out whether it has a
+        ``group``, and raises what that raises. If it has none, a notice is added, and trials are trained one at a time.
         """
         if self._job.together <= 1:
-            return self._make(None)
+            return self._make(None)  # the worker creates the job's own trainable
         if self._group is None:
             trainable = load_trainable(
                 self._job.trainable,
@@ -158,32 +164,34 @@ class WorkerGroup:
     def _train_step_together(self, group: Group) -> dict[int, Progress]:
         """Train one step of all trials together; return their progress by number, in the order in which steps ended.
 
-        Each worker does what it does in `Worker.step`, except that the group trains the trials. This repeats while
-        trials must be trained once more. The caller must be inside a worker's surroundings.
+        Each worker does what it does in `Worker.step`, except that the group trains the trials. Trials whose training
+        must be repeated, as after memory ran out, are trained until none is left. The caller must be inside a worker's
+        surroundings.
         """
-        ended: dict[int, Progress] = {}
-        waiting = []
+        ended: dict[int, Progress] = {}  # of the trials whose step is over
+        to_train = []
         for trial, worker in self._workers.items():
             progress = worker.begin_step()
             if progress is None:
-                waiting.append(trial)
+                to_train.append(trial)
             else:
                 ended[trial] = progress
-        while waiting:
-            errors = self._train(group, waiting)
-            waiting = []
+        while to_train:
+            errors = self._train(group, to_train)
+            to_train = []
             for trial, error in errors.items():
                 progress = self._end_training(self._workers[trial], error)
-                if progress is None:
-                    waiting.append(trial)
+                if progress is None:  # it must be trained once more
+                    to_train.append(trial)
                 else:
                     ended[trial] = progress
         return ended
 
     def _end_training(self, worker: Worker, error: BaseException | None) -> Progress | None:
-        """Call `Worker.end_training` after the group has trained, and return its result.
+        """Call `Worker.end_training` after the group has trained, and return its result, the step's progress.
 
-        Without an ``error``, call `Worker.pause` before.
+        The result is None if the trial must be trained once more. ``error`` is what its training raised; if that is
+        None, `Worker.pause` is called before.
         """
         # the report of one trial pauses all; one that trains no further has raised `Stopped`
         if error is None:
@@ -216,7 +224,7 @@ class WorkerGroup:
 
         If ``error`` is `Apart`, the group refused them before it trained anything: the first one is trained here alone,
         and the others get `Apart`. Otherwise all get `Apart`, so that each continues in another process, and this
-        process must not be used again.
+        process must not be used again. In both cases, fewer trials are asked for from now on.
         """
         first, *others = trials
         why = self._ask_for_fewer_trials(len(trials), error)
@@ -229,8 +237,8 @@ class WorkerGroup:
     def _ask_for_fewer_trials(self, count: int, error: BaseException) -> str:
         """Ask for fewer trials from now on, after ``count`` could not be trained together; return the reason.
 
-        Half of them, at least one, are asked for if memory ran out, otherwise one. The reason is also sent to the
-        driver as a notice.
+        Half of them, rounded down but at least one, are asked for if memory ran out, otherwise one. The reason is also
+        sent to the driver as a notice.
         """
         if memory.is_out_of_memory(error):
             self._together = max(count // 2, 1)
@@ -257,8 +265,8 @@ class WorkerGroup:
     def _may_join(self) -> bool:
         """Return whether more trials may join while the present ones train on.
 
-        They may not if there is no `Group`, after a present trial has moved to another worker, or if this process must
-        not be used again. Otherwise the group says whether they may.
+        They may not if there is no `Group`, if a trial has moved to another worker since this process last had no
+        trial, or if this process must not be used again. Otherwise the group says whether they may.
         """
         if self._group is None or self._has_apart_trial or self._spoilt is not None:
             return False

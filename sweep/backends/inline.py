@@ -32,17 +32,17 @@ def _hiding_logs() -> Iterator[None]:
     Ray's workers do not need this, because their records go into files.
     """
 
-    def tell(record: logging.LogRecord) -> bool:
+    def is_error(record: logging.LogRecord) -> bool:
         return record.levelno >= logging.ERROR
 
     loggers = [logging.getLogger(name) for name in QUIET]
     for logger in loggers:
-        logger.addFilter(tell)
+        logger.addFilter(is_error)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(tell)
+            logger.removeFilter(is_error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +56,15 @@ class Inline:
     def train(self, driver: Driver) -> None:
         """Train all trials that the driver hands out, in this process, and return when it hands out no more.
 
-        Notices go to `notice`. Raises `StoppedAtOnce` if the user stops a running step at once.
+        Notices go to `notice`. Raises `StoppedAtOnce` if the user stops a running step at once. If the job allows to
+        train trials together, raises what importing or creating the trainable raises; otherwise, such an error ends
+        trials and is not raised.
         """
         group = WorkerGroup(self.job, lambda make: Worker(self.job, reuse=self.reuse, make=make))
         together = self.job.together
         with _hiding_logs(), interruption.blocking_sighup():
             try:
+                # "" and 1: the only worker has no name
                 while found := request_orders(driver, "", together, 1):
                     together = self._train(driver, group, found, together)
             finally:
@@ -79,8 +82,9 @@ class Inline:
     ) -> int:
         """Train the trials in ``given``, and new ones that may join while others are training, until none is left.
 
-        Return how many trials to train together from now on: ``together``, or fewer if not so many fit into memory or
-        can be trained as one program.
+        The driver is told of each trial that begins, and of the progress of each step. Return how many
+        trials to train together from now on: ``together``, or fewer if not so many fit into memory or can be trained as
+        one program.
         """
         group.take(given)
         trials = [order.assignment.trial for order in given]
@@ -90,7 +94,7 @@ class Inline:
             with interruption.breakable():
                 steps = group.step()
             together = min(together, steps.together)
-            trials = []  # those that go on
+            trials = []  # refilled with those that go on
             for trial, progress in steps.found.items():
                 for text in progress.notices:
                     self.notice(text)
@@ -100,12 +104,13 @@ class Inline:
                     driver.lose(trial, "replaced")
                 if goes_on and not is_released(progress):
                     trials.append(trial)
-            # it took too long; its training could not be interrupted during the step
+            # trials that took too long: their training could not be interrupted during the step
             for trial in driver.tick():
                 driver.lose(trial, "ended")
                 trials = [other for other in trials if other != trial]
-            # before new trials are taken, so that they get the places of those that end
+            # before new trials are taken, so that they get the workers of those that end
             group.keep(trials)
+            # empty unless trials are trained together and enough of them have ended
             more = refill(driver, "", steps, len(trials), 1)
             group.take(more)
             for order in more:

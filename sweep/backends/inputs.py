@@ -143,7 +143,8 @@ def get_declared_paths(trainable: object) -> tuple[str, ...] | None:
 def add_earlier_inputs(inputs: Inputs, job: Job) -> None:
     """Add ``inputs``, what a trial has read in an earlier or another process, to the record of this process.
 
-    A file that this process has read with another content is recorded as a reason why the trial cannot be reused.
+    A file that this process has read with another content is recorded as a reason why the trial cannot be reused. The
+    modules that drew numbers (`Inputs.drawn`) are not added.
     """
     folders = _list_folder_names(job.working_folder, job.import_folders)
     reads = Reads()
@@ -200,14 +201,14 @@ def _iterate_changes(inputs: Inputs, folders: Sequence[str], data_seed: int) -> 
 def _list_folder_names(working_folder: Path | None, import_folders: Iterable[Path]) -> list[str]:
     """Return the working folder and the import folders, each as an absolute path and with symbolic links resolved.
 
-    A file may have been recorded by either path. No path is returned twice.
+    A file may have been recorded by either path. No path is returned twice. A working folder of None is left out.
     """
-    named = [*([working_folder] if working_folder is not None else []), *import_folders]
-    both = [
-        path
-        for folder in named
-        for path in (str(Path(folder).absolute()), os.path.realpath(folder))
-    ]
+    folders = [*import_folders]
+    if working_folder is not None:
+        folders.insert(0, working_folder)
+    both = []
+    for folder in folders:
+        both += [str(Path(folder).absolute()), os.path.realpath(folder)]
     return list(dict.fromkeys(both))
 
 
@@ -236,9 +237,9 @@ def _make_absolute(path: str, folders: Sequence[str]) -> str:
 def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
     """Return the files that the paths and patterns in ``declared`` name; a folder names all files below it.
 
-    Relative paths begin in the first of ``folders``, or in the working folder if there are no folders. Links are
-    resolved, and a path or pattern that matches nothing is returned like a file. Raises `TrainableError` if a pattern
-    is not valid.
+    Relative paths begin in the first of ``folders``, or in the working folder if there are no folders. The results are
+    absolute paths without symbolic links. A path or pattern that matches nothing is returned like a file, and a file
+    that is named twice is there twice. Raises `TrainableError` if a pattern is not valid.
     """
     found: list[str] = []
     for named in declared:
@@ -270,9 +271,11 @@ def list_module_files(job: Job) -> dict[str, str]:
     """Return the files of those modules in `Job.code` that this process has imported, by the name of the module."""
     files = {}
     for name in job.code:
-        # None too if it is not imported
-        files[name] = getattr(sys.modules.get(name), "__file__", None)
-    return {name: file for name, file in files.items() if file is not None}
+        # None if it is not imported or has no file
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file is not None:
+            files[name] = file
+    return files
 
 
 def list_changed_modules(job: Job) -> tuple[str, ...]:
@@ -280,10 +283,12 @@ def list_changed_modules(job: Job) -> tuple[str, ...]:
 
     Modules that were imported before reads were recorded are left out.
     """
-    imported = {}
+    changed = []
     for name, file in list_module_files(job).items():
-        imported[name] = recorder.digest_of_module(file)
-    return tuple(name for name, digest in imported.items() if digest not in (None, job.code[name]))
+        digest = recorder.digest_of_module(file)  # None if it was imported before that
+        if digest is not None and digest != job.code[name]:
+            changed.append(name)
+    return tuple(changed)
 
 
 def _list_unobserved_imports(job: Job) -> Iterable[str]:

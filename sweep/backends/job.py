@@ -88,7 +88,8 @@ class Job:
     def prepare(self) -> None:
         """Create the folder for the local copy of the results, if they are in an object store; else do nothing.
 
-        A folder that exists keeps its content.
+        A folder that exists keeps its content. Raises OSError if it cannot be created, and `StoreError` if it cannot be
+        marked as a copy.
         """
         mark_copy(self.folder, self.store)
 
@@ -99,7 +100,7 @@ class Job:
 
     @property
     def share_file(self) -> Path:
-        """JSON file with the new GPU shares of running trials of this session, by trial."""
+        """JSON file with the new GPU shares of running trials of this session, by trial number as a text."""
         return self.folder / f"{SHARE_FILE}{self.session}"
 
 

@@ -26,6 +26,7 @@ def measure_memory() -> int:
     On systems without /proc, return its peak memory of all kinds.
     """
     if _STATM.exists():
+        # the second and third number are pages of memory
         resident, shared = map(int, _STATM.read_text().split()[1:3])
         return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -44,7 +45,10 @@ def divide_memory(workers: int) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error, by its type, says that memory of a device or the machine ran out; disks do not count."""
+    """Return whether an error, by its type, says that memory of a device or the machine ran out; disks do not count.
+
+    It does if it is an `OutOfMemory` or a MemoryError, or if its class has one of the names in `_NAMES`.
+    """
     if is_disk_fault(error):  # TensorFlow raises ResourceExhaustedError for a full disk, too
         return False
     return isinstance(error, OutOfMemory | MemoryError) or type(error).__name__ in _NAMES
@@ -76,8 +80,9 @@ def choose_micro_batches(
 ) -> int | None:
     """Return the number of micro-batches to try after a trial ran out of memory with ``accumulate``: twice as many.
 
-    None is returned if the trainable cannot split batches, ``batch``, the number of examples, is None, or a micro-batch
-    would have less than one. A ``trainable`` of None counts as one that can split.
+    ``batch`` is the batch size in examples, None if unknown. None is returned if the trainable cannot split batches, if
+    ``batch`` is None, or if a micro-batch would have less than one example. A ``trainable`` of None counts as one that
+    can split.
     """
     if can_split(trainable) and batch is not None and 2 * accumulate <= batch:
         return 2 * accumulate

@@ -19,25 +19,28 @@ _SEND_S, _HEAR_S = 0.5, 2.0
 def sending_messages(job: Job, url: str) -> Iterator[None]:
     """Copy the driver's stop and share files into the object store at ``url`` for the workers, while the block runs.
 
-    A thread does this every 0.5 s if they have changed. At the end, the copy in the store is deleted. Failures are
-    ignored, so the copy may stay.
+    A thread does this every 0.5 s if they have changed. At the end, the copy in the store is deleted. Failures of the
+    store are ignored, so the copy may stay. Creates the job's folder on this machine, and raises `StoreError` or
+    OSError if that fails.
     """
-    store, key, last = ObjectStore(url), _make_message_key(job), ""
+    store = ObjectStore(url)
+    key = _make_message_key(job)
+    sent = ""  # the message that is in the store
 
     def send() -> None:
-        nonlocal last
-        now = json.dumps({"stop": job.stop_file.exists(), "shares": _read_granted_share(job)})
-        if now != last:
-            store.put(key, now.encode())
-            last = now
+        nonlocal sent
+        message = json.dumps({"stop": job.stop_file.exists(), "shares": _read_shares(job)})
+        if message != sent:
+            store.put(key, message.encode())
+            sent = message
 
     job.prepare()  # the driver writes both files into this folder
-    stop = repeat(partial(_try_once, send), _SEND_S, "messages to workers")
+    stop_sending = repeat(partial(_try_once, send), _SEND_S, "messages to workers")
     try:
         yield
     finally:
-        stop()  # first, or the thread could write the copy again
-        # the store is away: a copy that stays is read by no other session
+        stop_sending()  # first, or the thread could write the copy again
+        # if the store is unavailable, the copy stays; no other session reads it
         with suppress(StoreError):
             store.delete([key])
 
@@ -45,18 +48,21 @@ def sending_messages(job: Job, url: str) -> Iterator[None]:
 def start_receiving_messages(job: Job, url: str) -> Callable[[], None]:
     """Start a thread that copies the driver's stop and share files from the object store at ``url`` every 2 s.
 
-    Returns a function that stops the thread and waits for it. Failures are ignored.
+    The files are written on this machine, in the job's folder, which must exist. Returns a function that stops the
+    thread and waits for it. Failures are ignored.
     """
-    store, key = ObjectStore(url), _make_message_key(job)
+    store = ObjectStore(url)
+    key = _make_message_key(job)
 
     def look() -> None:
         stored = store.get(key)
-        if stored is None:
+        if stored is None:  # nothing was sent yet, or the session has ended
             return
-        message = json.loads(stored[0])
+        content, _ = stored
+        message = json.loads(content)
         if message["stop"]:  # this is never taken back: a stopped session ends
             job.stop_file.touch()
-        if message["shares"] != _read_granted_share(job):
+        if message["shares"] != _read_shares(job):
             with replacing(job.share_file) as aside:
                 aside.write_text(message["shares"])
 
@@ -64,8 +70,8 @@ def start_receiving_messages(job: Job, url: str) -> Callable[[], None]:
 
 
 def _try_once(turn: Callable[[], None]) -> None:
-    """Call ``turn`` and ignore failures of the store or a disk, because it will be called again."""
-    # the store is away or a disk full: the next attempt may succeed
+    """Call ``turn`` and ignore a StoreError, OSError or ValueError of it, because it will be called again."""
+    # the store is unavailable or a disk full: the next attempt may succeed
     with suppress(StoreError, OSError, ValueError):
         turn()
 
@@ -75,8 +81,8 @@ def _make_message_key(job: Job) -> str:
     return f"messages/{job.session}"
 
 
-def _read_granted_share(job: Job) -> str:
-    """Return the content of the share file, JSON with the shares of all trials; ``""`` if it cannot be read."""
+def _read_shares(job: Job) -> str:
+    """Return the content of the share file, JSON with new GPU shares by trial; ``""`` if there is none to be read."""
     try:
         return job.share_file.read_text()
     except OSError:

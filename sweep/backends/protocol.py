@@ -173,8 +173,9 @@ class Driver(Protocol):
 def request_orders(driver: Driver, worker: str, most: int, idle: int) -> list[Order]:
     """Request at most ``most`` trials for a worker from the driver and return them.
 
-    ``worker`` is the worker's name. If few trials are left, they are divided among the ``idle`` workers, this one
-    included. The list is empty if there is no trial to start now.
+    ``worker`` is the worker's name, ``""`` for a new worker. If few trials are left, they are divided among the
+    ``idle`` workers, this one included, each of which gets at least one. The list is empty if there is no trial to
+    start now.
     """
     left = driver.left
     if left is not None:
