@@ -64,7 +64,7 @@ class Inline:
         together = self.job.together
         with _hiding_logs(), interruption.blocking_sighup():
             try:
-                # "" and 1: the only worker has no name
+                # the only worker, which has no name
                 while found := request_orders(driver, "", together, 1):
                     together = self._train(driver, group, found, together)
             finally:
@@ -82,9 +82,8 @@ class Inline:
     ) -> int:
         """Train the trials in ``given``, and new ones that may join while others are training, until none is left.
 
-        The driver is told of each trial that begins, and of the progress of each step. Return how many
-        trials to train together from now on: ``together``, or fewer if not so many fit into memory or can be trained as
-        one program.
+        The driver is told of each trial that begins, and of the progress of each step. Return how many trials to train
+        together from now on: ``together``, or fewer if not so many fit into memory or can be trained as one program.
         """
         group.take(given)
         trials = [order.assignment.trial for order in given]

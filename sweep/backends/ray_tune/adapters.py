@@ -60,7 +60,10 @@ class Workers:
     replaced: dict[str, list[int]] = field(default_factory=dict)
 
     def of(self, trial: Any) -> list[int]:
-        """Return the numbers of the sweep's trials that the Tune trial ``trial`` has now; empty if it has none."""
+        """Return the numbers of the sweep's trials that the Tune trial ``trial`` has now; empty if it has none.
+
+        Those of a worker that is being replaced are left out.
+        """
         return self.held.get(trial.trial_id, [])
 
 
@@ -77,7 +80,7 @@ class DriverSearcher(_NotSaved, Searcher):
         """
         super().__init__()
         self._driver, self._room = driver, room
-        self._workers, self._always = workers, always
+        self._workers, self._fixed_config = workers, always
 
     def suggest(self, trial_id: str) -> Any:
         """Return the config of a new Tune trial; FINISHED if there will be none; None if there is none now.
@@ -86,16 +89,20 @@ class DriverSearcher(_NotSaved, Searcher):
         added. The trials are recorded in `Workers.held`, and the worker that gets them is no longer free. None is
         returned if there is no room, and if there is no order while a trial is running, as its worker may be lost.
         """
-        workers, room = self._workers, self._room()
+        workers = self._workers
+        room = self._room()
         idle = room - len(workers.held)
+        if idle <= 0:
+            return None
         # Tune will give the trial to the longest idle worker
         name = workers.free[0] if workers.free else ""
-        found = request_orders(self._driver, name, workers.together, idle) if idle > 0 else []
+        found = request_orders(self._driver, name, workers.together, idle)
         if not found:
-            return None if self._driver.running or idle <= 0 else Searcher.FINISHED
+            # there may be one later if a running trial loses its worker
+            return None if self._driver.running else Searcher.FINISHED
         del workers.free[:1]
         workers.held[trial_id] = [order.assignment.trial for order in found]
-        return {"orders": found, "room": room, **self._always}
+        return {"orders": found, "room": room, **self._fixed_config}
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -129,32 +136,36 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         self._room = room
         self._driver, self._notice, self._longest_wait_s = driver, notice, longest_wait_s
         self._workers = workers
-        self._waiting: dict[str, float] = {}
+        # by id of each pending Tune trial, since when it waits for room, by the monotonic clock
+        self._pending_since: dict[str, float] = {}
         self._usable: dict[ray_private_api.Use, bool] = {}
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
         """Return the Tune trial to start next: the youngest pending one, unless the oldest has waited long for room.
 
-        Return None if none is pending. Long is more than ``longest_wait_s`` of the constructor, without the time in
-        which a trial's worker has its resources and starts. The youngest comes first because Tune ends the starting
-        worker of a trial that takes a free one. If trials are shorter than a start, only one worker would ever run. The
-        oldest must not wait for ever, as if a node of the cluster is gone.
+        Return None if none is pending. Long is more than ``longest_wait_s`` of the constructor; the time in which a
+        trial's worker has its resources and starts does not count, if this Ray says which workers are starting. The
+        youngest comes first because Tune ends the starting worker of a trial that takes a free one: if trials are
+        shorter than a start, only one worker would ever run. The oldest must not wait for ever, as it would where a
+        node of the cluster is gone.
         """
         pending = [trial for trial in tune_controller.get_trials() if trial.status == Trial.PENDING]
         if not pending:
             return None
         now = time.monotonic()
-        self._waiting = {
-            trial.trial_id: self._waiting.get(trial.trial_id, now) for trial in pending
+        # new ones wait since now, and those that are no longer pending are forgotten
+        self._pending_since = {
+            trial.trial_id: self._pending_since.get(trial.trial_id, now) for trial in pending
         }
         if self._is_usable(ray_private_api.STARTING_WORKERS, tune_controller):
             for trial in pending:
                 # it does not wait for room, only for its worker to start
                 if _has_room(tune_controller, trial):
-                    self._waiting[trial.trial_id] = now
+                    self._pending_since[trial.trial_id] = now
         oldest = pending[0]
         youngest = pending[-1]
-        return oldest if now - self._waiting[oldest.trial_id] > self._longest_wait_s else youngest
+        waited_s = now - self._pending_since[oldest.trial_id]
+        return oldest if waited_s > self._longest_wait_s else youngest
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Pass one step of a worker to the driver, and return Tune's CONTINUE or STOP for the worker.
@@ -165,13 +176,16 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         that must be replaced, or end because other sweeps want its room; it then raises an exception in its next step.
         """
         steps: Steps = result["steps"]
-        workers, worker = self._workers, next((one.worker for one in steps.found.values()), "")
+        workers = self._workers
+        # the name of the worker, the same in the progress of all its trials
+        worker = next((one.worker for one in steps.found.values()), "")
         workers.together = min(workers.together, steps.together)
         for progress in steps.found.values():
             for text in progress.notices:
                 self._notice(text)
         if worker in workers.free:  # it received trials that were meant for another worker
             workers.free.remove(worker)
+        # the trials that the worker trains further
         goes_on = [
             number
             for number, progress in steps.found.items()
@@ -181,19 +195,15 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         must_release = any(
             number not in goes_on and not is_released(one) for number, one in steps.found.items()
         )
-        takes_more = steps.is_open and self._is_usable(ray_private_api.KEEPING, trial)
-        more = (
-            refill(self._driver, worker, steps, len(goes_on), len(workers.held))
-            if takes_more
-            else []
-        )
+        more: list[Order] = []  # new trials that join those
+        if steps.is_open and self._is_usable(ray_private_api.KEEPING, trial):
+            more = refill(self._driver, worker, steps, len(goes_on), len(workers.held))
         for order in more:
             self._driver.begun(order.assignment.trial)
         # A worker without other trials releases its last one anyway when it gets new orders. A spoilt one must have no
         # trial, so that its next step raises.
-        if (
-            more or (must_release and (goes_on or steps.spoilt is not None))
-        ) and not self._update_worker_trials(trial, goes_on, more):
+        must_tell = bool(more) or (must_release and (bool(goes_on) or steps.spoilt is not None))
+        if must_tell and not self._update_worker_trials(trial, goes_on, more):
             goes_on = []  # they were given to other workers
         goes_on += [order.assignment.trial for order in more]
         if goes_on:
@@ -342,7 +352,7 @@ def forget_ended_trials(controller: Any) -> None:
     Their empty folders are deleted too. Tune iterates over all its trials in each step and writes them all at the end,
     but does not need ended ones.
     """
-    trials: list[Any] = controller.get_trials()
+    trials: list[Any] = controller.get_trials()  # Tune's own list, not a copy
     ended = {trial for trial in trials if trial.is_finished()}
     # In place, because these are the collections in which Tune itself looks.
     trials[:] = [trial for trial in trials if trial not in ended]
@@ -365,27 +375,28 @@ def survive_memory_kills(say: Callable[[str], None]) -> None:
     Tune of Ray 2.60 would end all trials after Ray's `OutOfMemoryError`. The name `RayActorError` in Tune's modules is
     therefore bound to both classes of errors. If these names are missing, nothing changes, and ``say`` gets a line.
     """
-    if ray_private_api.is_usable(ray_private_api.MEMORY_KILLS, say):
-        for name in ray_private_api.MEMORY_KILLS.names:
-            ray_private_api.import_private(name.partition(":")[0]).RayActorError = (
-                RayActorError,
-                OutOfMemoryError,
-            )
+    if not ray_private_api.is_usable(ray_private_api.MEMORY_KILLS, say):
+        return
+    for name in ray_private_api.MEMORY_KILLS.names:
+        # a name is "module:RayActorError"; in an `except` clause, a tuple stands for each of its classes
+        module = ray_private_api.import_private(name.partition(":")[0])
+        module.RayActorError = (RayActorError, OutOfMemoryError)
 
 
 def skip_callback_count(say: Callable[[str], None]) -> None:
     """Keep Tune from importing all its loggers, including MLflow and W&B, just to count which of them are used.
 
-    The count is for Ray's usage reports, which are off. If this Ray lacks the private name, ``say`` gets a line.
+    The count is for Ray's usage reports, which are off. It is skipped for the rest of this process. If this Ray lacks
+    the private name, nothing changes, and ``say`` gets a line.
     """
-    if ray_private_api.is_usable(ray_private_api.TAGGING, say):
-        ray_private_api.import_private("ray.air._internal.usage").tag_callbacks = lambda callbacks: (
-            False
-        )
+    if not ray_private_api.is_usable(ray_private_api.TAGGING, say):
+        return
+    usage = ray_private_api.import_private("ray.air._internal.usage")
+    usage.tag_callbacks = lambda callbacks: False  # nothing was counted
 
 
 def use_prestarted_processes(say: Callable[[str], None]) -> None:
-    """Make Tune use the worker processes that Ray has started in advance.
+    """Make Tune use the worker processes that Ray has started in advance, for the rest of this process.
 
     Tune of Ray 2.60 gives its actors environment variables, such as those of cloud storage, for which Ray starts other
     processes. On one machine, workers inherit all of the driver's variables anyway. If this Ray lacks the private name,
@@ -394,13 +405,14 @@ def use_prestarted_processes(say: Callable[[str], None]) -> None:
     if not ray_private_api.is_usable(ray_private_api.WAITING_PROCESSES, say):
         return
 
+    actors: dict[type, Any] = {}  # the actor class of each trainable, kept over all experiments
+
     class Plain:
         """Takes the place of Tune's cache of actor classes: makes them without environment variables of their own."""
 
         def get(self, trainable: type) -> Any:
             return actors.setdefault(trainable, ray.remote(trainable))
 
-    actors: dict[type, Any] = {}
     ray_private_api.import_private("ray.tune.execution.tune_controller")._ActorClassCache = Plain
 
 
@@ -414,30 +426,31 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
     if not ray_private_api.is_usable(ray_private_api.NAMED_WORKERS, say):
         return
     controller = ray_private_api.import_private("ray.tune.execution.tune_controller")
-    there: Any = controller._ActorClassCache
-    # `there` may be `Named`, from an earlier sweep in this process
-    theirs: Any = getattr(there, "unnamed", there)
+    present_cache: Any = controller._ActorClassCache
+    # that of Tune itself or `Plain`: the present one may be `Named`, from an earlier sweep in this process
+    unnamed_cache: Any = getattr(present_cache, "unnamed", present_cache)
     numbers = count()
 
     class Named:
         """Takes the place of Tune's cache of actor classes: makes them with names."""
 
-        unnamed = theirs
+        unnamed = unnamed_cache
 
         def __init__(self) -> None:
-            self._theirs, self._named = theirs(), dict[type, Any]()
+            self._unnamed_actors = unnamed_cache()
+            self._named_actors: dict[type, Any] = {}  # by trainable
 
         def get(self, trainable: type) -> Any:
-            if trainable not in self._named:
-                self._named[trainable] = self._with_names(self._theirs.get(trainable))
-            return self._named[trainable]
+            if trainable not in self._named_actors:
+                self._named_actors[trainable] = self._with_names(
+                    self._unnamed_actors.get(trainable)
+                )
+            return self._named_actors[trainable]
 
         def _with_names(self, actors: Any) -> Any:
-            # a copy, because `theirs` may share it with other sweeps
-            named, options = (
-                copy(actors),
-                actors.options,
-            )
+            # a copy, because the unnamed cache may share it with other sweeps
+            named = copy(actors)
+            options = actors.options
             named.options = lambda **given: options(
                 **given, name=f"{job.sweep}/{job.session[:6]}/worker-{next(numbers)}"
             )
@@ -473,8 +486,8 @@ class DriverClock(Callback):
         self._doomed.update(self._driver.tick())
         if not self._doomed:
             return
-        starting: set[int] = set()
-        for trial in trials:
+        starting: set[int] = set()  # doomed trials whose workers cannot be killed yet
+        for trial in trials:  # a Tune trial is a worker
             doomed = self._doomed & set(self._workers.of(trial))
             if not doomed or trial.is_finished():
                 continue
@@ -506,17 +519,20 @@ class Publisher(Callback):
     ) -> None:
         self._driver, self._sweep_status, self._room, self._page = driver, sweep_status, room, page
         self._gauges = DashboardGauges(job.sweep, job.session)
-        self._next = 0.0
+        self._next_publish = 0.0  # by the monotonic clock
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
         """Publish the status, if the last time was at least `EVERY_S` seconds ago."""
         now = time.monotonic()
-        if now >= self._next:
-            self._next = now + EVERY_S
+        if now >= self._next_publish:
+            self._next_publish = now + EVERY_S
             self._publish(dashboard.RUNNING)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Publish that the session has failed with ``error`` or, without one, was stopped or has succeeded."""
+        """Publish that the session has failed with ``error`` or, if that is None, was stopped or has succeeded.
+
+        It was stopped if the driver says why it is stopping.
+        """
         stopping = self._driver.stopping
         if error is not None:
             self._publish(dashboard.FAILED, in_short(error))
@@ -536,5 +552,5 @@ class Publisher(Callback):
             sweep_status = replace(sweep_status, left_s=None)
         self._gauges.set(sweep_status, self._driver.running, self._room())
         if self._page is not None:
-            line, words = dashboard.describe_status(sweep_status)
-            self._page.show(status, f"{why}; {line}" if why else line, words)
+            line, metadata = dashboard.describe_status(sweep_status)
+            self._page.show(status, f"{why}; {line}" if why else line, metadata)

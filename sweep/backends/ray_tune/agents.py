@@ -49,7 +49,8 @@ def starting_later(say: Callable[[str], None]) -> Iterator[None]:
 
     The ports of the agents are reserved for this process, and those of an earlier Ray are released. A thread lowers the
     agents' priority once they have started. Does nothing on systems other than Linux. If this Ray lacks the private
-    names that are needed, ``say`` gets a line that says so, and raylets wait.
+    names that are needed, ``say`` gets a line that says so, and raylets wait. Starting a raylet raises OSError if no
+    port is free.
     """
     if sys.platform != "linux" or not ray_private_api.is_usable(ray_private_api.AGENTS_LATER, say):
         yield
@@ -58,10 +59,11 @@ def starting_later(say: Callable[[str], None]) -> Iterator[None]:
     ray_core: Any = ray_private_api.import_private("ray._raylet")
     original = node_class.start_raylet
 
+    # takes the place of `original`, the method of Ray's `Node`
     def start_raylet(node: Any, *arguments: Any, **options: Any) -> None:
         parameters, node_id = vars(node)["_ray_params"], vars(node)["_node_id"]
         release_ports()
-        for parameter, constant in _FILES.items():
+        for parameter, constant in _FILES.items():  # one port for each purpose
             port = reserve_port()
             setattr(parameters, parameter, port)
             ray_core.persist_port(
@@ -115,7 +117,7 @@ def release_ports() -> None:
 def lower_priority(raylet: int) -> None:
     """Wait up to 20 s until the raylet with this process id has started its two agents, and lower their priority.
 
-    They then get less processor time than workers.
+    They then get less processor time than workers. Return after 20 s if they have not started, and raise nothing.
     """
     deadline = time.monotonic() + WATCH_S
     lowered: set[int] = set()

@@ -113,7 +113,10 @@ class RayTune:
             bounds.most = most
 
     def train(self, driver: Driver) -> None:
-        """Train all trials that the driver hands out, as many at a time as there is room for; then return."""
+        """Train all trials that the driver hands out, as many at a time as there is room for; then return.
+
+        On a cluster, other sweeps get their part of the room.
+        """
         # other sweeps find it by its page
         if self.cluster.page is not None and not self.cluster.local:
             self._sharing = ClusterSharing(LiveDrivers().look, anybody_waits)
@@ -155,16 +158,26 @@ def train_trials(
         use_prestarted_processes(notice)
     name_workers(job, notice)  # after the line before, whose cache of actor classes it wraps
     room = partial(backend.room, driver)
-    sweep_status, page = backend.sweep_status, backend.cluster.page
-    published = [Publisher(driver, job, sweep_status, room, page)] if sweep_status else []
-    waiting = [] if sharing is None else [RoomWaitReporter(backend.devices, sharing, notice)]
-    always = {"job": job, "reuse": backend.reuse, "watch": not backend.cluster.local} | (
-        {} if backend._given is None else {"given": backend._given}
-    )
+    publishers = []
+    if backend.sweep_status:
+        publishers.append(
+            Publisher(driver, job, backend.sweep_status, room, backend.cluster.page)
+        )
+    wait_reporters = []
+    if sharing is not None:
+        wait_reporters.append(RoomWaitReporter(backend.devices, sharing, notice))
+    # what each worker gets besides its orders; with "watch", it looks whether its node is taken away
+    config: dict[str, Any] = {
+        "job": job,
+        "reuse": backend.reuse,
+        "watch": not backend.cluster.local,
+    }
+    if backend._given is not None:
+        config["given"] = backend._given
     workers = Workers(job.together)
     with (
         worker_exits.make_exits_folder(job),
-        _publish_end(published),
+        _publish_end(publishers),
         _keep_workers(backend, job, driver),
         interruption.temporary_folder("sweep-") as scratch,
     ):
@@ -172,7 +185,7 @@ def train_trials(
             TrialWorker,
             name=job.sweep,
             num_samples=-1,  # as many as the searcher suggests
-            search_alg=DriverSearcher(driver, room, workers, always),
+            search_alg=DriverSearcher(driver, room, workers, config),
             scheduler=DriverScheduler(
                 driver, notice, workers, room=None if sharing is None else room
             ),
@@ -180,8 +193,8 @@ def train_trials(
             callbacks=[
                 *create_silent_printer(notice),
                 DriverClock(driver, notice, workers),
-                *published,
-                *waiting,
+                *publishers,
+                *wait_reporters,
             ],
             reuse_actors=backend.reuse,
             max_failures=0,  # if a node is lost, Tune's own restarts count as two failures; the driver restarts trials
@@ -217,7 +230,10 @@ def _keep_workers(backend: RayTune, job: Job, driver: Driver) -> AbstractContext
 
 @contextmanager
 def _publish_end(published: Sequence[Publisher]) -> Iterator[None]:
-    """Call `close` of each of ``published`` after the block, with the error that the block raises or None."""
+    """Call `close` of each of ``published`` after the block, with the error that the block raises or None.
+
+    The error of the block passes.
+    """
     error: BaseException | None = None
     try:
         yield

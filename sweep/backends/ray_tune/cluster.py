@@ -36,7 +36,7 @@ from sweep.store.object_store import repeat
 from sweep.text import counted, printable
 
 _SERVERS = ("gcs_server", "raylet")  # Ray cannot work without these
-_ASIDE = ("dashboard", "monitor", "log_monitor")  # no trial needs these
+_HELPERS = ("dashboard", "monitor", "log_monitor")  # no trial needs these
 
 LOOK_S = 1.0  # between checks of which machines exist
 
@@ -63,21 +63,22 @@ class Cluster:
 
         On machines to be added, at most as many processes are counted as fit on the present ones, or on one added
         machine if that is more, because the autoscaler may fail to add them. A trial has ``workers`` processes with
-        ``devices`` each and ``aside`` processes without GPUs, which may be on several machines.
+        ``devices`` each and ``aside`` processes with the same CPUs and no GPUs, which may be on several machines. The
+        result is 0 if no trial fits.
         """
-        found = self._processes(devices) // workers
+        with_devices = self._processes(devices) // workers
+        if not aside:
+            return with_devices
         # The processes without GPUs, too, must find room on all machines together.
-        return (
-            min(found, self._processes(replace(devices, gpus=0)) // (workers + aside))
-            if aside
-            else found
-        )
+        without_gpus = self._processes(replace(devices, gpus=0)) // (workers + aside)
+        return min(with_devices, without_gpus)
 
     def _processes(self, devices: Devices) -> int:
         """Return how many processes with ``devices`` each fit at once; `fits` says how machines to come are counted."""
         present = sum(node.fits(devices) for node in self.there())
+        # of each kind of machine that an autoscaler can have: processes that fit on one, largest number of machines
         kinds = [(kind.fits(devices), count) for kind, count in self.promised() if count]
-        # the counts include present machines
+        # those numbers include present machines
         to_come = max(sum(fits * count for fits, count in kinds) - present, 0)
         return present + min(to_come, max([present, *(fits for fits, _ in kinds)]))
 
@@ -85,9 +86,11 @@ class Cluster:
         """Raise InputError if no trial fits on the machines that exist or that an autoscaler would add.
 
         A trial has ``workers`` processes with ``devices`` each and ``aside`` processes without GPUs. The error names
-        the setting that asks for too much: servers, workers, CPUs or GPUs.
+        the setting that asks for too much: servers, workers, CPUs or GPUs, or CPUs and GPUs together if there is enough
+        of each, but not on one machine.
         """
-        found, where = self._processes(devices), "this machine" if self.local else "the cluster"
+        found = self._processes(devices)  # how many of the workers fit at once
+        where = "this machine" if self.local else "the cluster"
         if found >= workers:
             room = self._processes(replace(devices, gpus=0))
             if aside and room < workers + aside:
@@ -107,7 +110,7 @@ class Cluster:
             raise InputError.one(
                 "resources.workers", what, "lower it, or join a larger cluster with --address"
             )
-        # If there is no machine at all, the message says that the largest has none of what is asked for.
+        # Not even one worker fits. If there is no machine at all, the largest counts as one that has nothing.
         largest = [*self.there(), *(kind for kind, count in self.promised() if count)] or [
             Node(0, 0)
         ]
@@ -143,16 +146,18 @@ class Cluster:
             InputError: at once, if no trial fits, see `require`.
         """
         self.require(devices, workers, aside)
-        looked, fits = -math.inf, 0
+        looked = -math.inf  # when machines were last counted
+        fits = 0  # how many trials fitted then
 
-        def now() -> int:
+        def count_room() -> int:
             nonlocal looked, fits
-            # `and fits`: before the first count, `looked` is -inf, and inf > inf is false.
-            if time.monotonic() - looked > (math.inf if self.local and fits else LOOK_S):
-                looked, fits = time.monotonic(), self.fits(devices, workers, aside)
+            is_constant = self.local and fits > 0  # one machine, which was counted
+            if not is_constant and time.monotonic() - looked > LOOK_S:
+                looked = time.monotonic()
+                fits = self.fits(devices, workers, aside)
             return max(min(bounds.limit(fits), bounds.most or fits), 1)
 
-        return now
+        return count_room
 
     def at_once(self, devices: Devices, bounds: ConcurrencyLimits) -> Callable[[float], int]:
         """Return a function that takes a number of GPUs and returns how many trials with so many each may run at once.
@@ -160,15 +165,15 @@ class Cluster:
         The trials have the CPUs of ``devices``. The function returns at least 1, and raises InputError if no such trial
         fits.
         """
+        # by number of GPUs, a function that counts the room, because each keeps its last count
         rooms: dict[float, Callable[[], int]] = {}
 
-        def of(gpus: float) -> int:
-            # one function for each number of GPUs, because each keeps its last count
+        def count_room(gpus: float) -> int:
             if gpus not in rooms:
                 rooms[gpus] = self.room(replace(devices, gpus=gpus), bounds)
             return rooms[gpus]()
 
-        return of
+        return count_room
 
     def shared(self, job: Job, devices: Devices) -> AbstractContextManager[None]:
         """Return the context manager `nodes.share_results_folder` for a job; for a local Ray, one that does nothing."""
@@ -213,16 +218,14 @@ def connect(
     with _simulating_gpus(simulated_gpus), redirect_ray_messages(say), joined:
         context = ray.get_runtime_context()
         if ray_private_api.is_usable(ray_private_api.LOGS, say, context):
-            logs = context.get_session_name()
+            session = context.get_session_name()
             sys.stderr.write(
-                f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n"
+                f"Ray {session}: its processes write to the folder logs below that name in Ray's folder\n"
             )
         own = address is None and not there_already  # started here, so that no other driver uses it
-        page = (
-            JobPage(start.about, shared=not own)
-            if start.about and not _is_client(address)
-            else None
-        )
+        page = None
+        if start.about and not _is_client(address):
+            page = JobPage(start.about, shared=not own)
         try:
             yield Cluster(local=own, page=page)
         finally:
@@ -234,7 +237,8 @@ def connect(
 def _simulating_gpus(simulated_gpus: int | None) -> Iterator[None]:
     """Remove ``CUDA_VISIBLE_DEVICES`` inside the block if GPUs are simulated, that is unless the argument is None.
 
-    Otherwise Ray would refuse to start with more GPUs than the variable names. Workers hide all GPUs themselves.
+    The variable has its earlier value after the block. Otherwise Ray would refuse to start with more GPUs than the
+    variable names. Workers hide all GPUs themselves.
     """
     if simulated_gpus is None:
         yield
@@ -295,6 +299,7 @@ def _join_cluster(
     """
     _check_address(address)
     try:
+        # a Ray client cannot show a page
         config = None if _is_client(address) else _make_job_config(about)
         context = ray.init(
             address=address, job_config=config, log_to_driver=False, logging_level="ERROR"
@@ -322,8 +327,8 @@ def _start_ray(
     """Start a local Ray; shut it down after the block. Raises InputError if it does not start.
 
     ``simulated_gpus`` is its number of GPUs; None: those of the machine. ``say`` gets the address of the dashboard, and
-    a line for each feature whose private names this Ray lacks. ``start`` has functions to call during the start and
-    after a loss.
+    a line for each feature whose private names this Ray lacks. ``start`` has a function to call and a context to enter
+    during the start, whose errors pass unchanged, and a function to call after a loss.
     """
     is_ending = threading.Event()
     dashboard.protect_token()
@@ -416,15 +421,18 @@ def _check_address(address: str) -> None:
 
 
 def _shut_down_ray(say: Callable[[str], None]) -> None:
-    """Shut down a local Ray, after killing its helper processes, for each of which it would wait a second."""
+    """Shut down a local Ray, after killing its helper processes, for each of which it would wait a second.
+
+    If this Ray lacks the private name for that, ``say`` gets a line, and the helpers are not killed before.
+    """
     if ray.is_initialized() and ray_private_api.is_usable(ray_private_api.FASTER_END, say):
         processes = ray_private_api.import_private("ray._private.worker")._global_node.all_processes
-        aside = [
-            info.process for kind, infos in processes.items() if kind in _ASIDE for info in infos
+        helpers = [
+            info.process for kind, infos in processes.items() if kind in _HELPERS for info in infos
         ]
-        for process in aside:
+        for process in helpers:
             process.kill()
-        for process in aside:  # after all were killed, so that they end at the same time
+        for process in helpers:  # after all were killed, so that they end at the same time
             process.wait()
     ray.shutdown()
 
@@ -432,7 +440,7 @@ def _shut_down_ray(say: Callable[[str], None]) -> None:
 def _start_watching_servers(is_ending: threading.Event, report_loss: Callable[[], None]) -> None:
     """Start a thread that calls ``report_loss`` if one of Ray's two servers ends before ``is_ending`` is set.
 
-    Without them, a driver hangs or dies without a message.
+    It is called in that thread, at most once. Without the servers, a driver hangs or dies without a message.
     """
     node = ray_private_api.import_private("ray._private.worker")._global_node
     servers = [info.process for kind in _SERVERS for info in node.all_processes[kind]]
@@ -476,10 +484,10 @@ class ClusterSharing:
 
         ``drivers`` returns the sweeps on the cluster, this one included, and ``waits`` whether anything waits for room.
         """
-        self._drivers, self._waits = drivers, waits
+        self._list_sweeps, self._anything_waits = drivers, waits
         self._user, self._job = dashboard.get_user(), ray.get_runtime_context().get_job_id()
         self.others: tuple[LiveSweep, ...] = ()
-        self._contested = False
+        self._is_contested = False  # there are other sweeps, and anything waits for room
         self.close = repeat(self.look, LOOK_AROUND_S, "sweeps that share the cluster")
 
     def look(self) -> None:
@@ -489,15 +497,15 @@ class ClusterSharing:
         """
         # the head node is away for a moment; the next attempt may succeed
         with suppress(Exception):
-            self.others = tuple(one for one in self._drivers() if one.job != self._job)
-            self._contested = bool(self.others) and self._waits()
+            self.others = tuple(one for one in self._list_sweeps() if one.job != self._job)
+            self._is_contested = bool(self.others) and self._anything_waits()
 
     def __call__(self, fits: int) -> int:
         """Return how many of the ``fits`` trials that fit this sweep may run now, by the last `look`.
 
         All, unless there are other sweeps and anything waits for room.
         """
-        return count_trials_of_user(fits, self._user, self.others) if self._contested else fits
+        return count_trials_of_user(fits, self._user, self.others) if self._is_contested else fits
 
 
 def anybody_waits() -> bool:
@@ -512,22 +520,23 @@ class RoomWaitReporter(Callback):
         self, devices: Devices, sharing: ClusterSharing, notice: Callable[[str], None]
     ) -> None:
         self._devices, self._sharing, self._notice = devices, sharing, notice
-        self._since, self._told = math.inf, set[tuple[str, ...]]()
+        self._waits_since = math.inf  # infinity unless a trial waits and none runs
+        self._reported: set[tuple[str, ...]] = set()  # the jobs of the other sweeps at each report
 
     def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: object) -> None:
         """Report what the sweep waits for after 10 s with a trial that waits and none that runs.
 
-        Report it again when the other sweeps on the cluster are not those of an earlier report.
+        It is reported only once for the same other sweeps on the cluster.
         """
         states = {trial.status for trial in trials}
         if Trial.RUNNING in states or Trial.PENDING not in states:
-            self._since = math.inf
+            self._waits_since = math.inf
             return
         now = time.monotonic()
-        self._since = min(self._since, now)  # infinity until a trial waits and none runs
+        self._waits_since = min(self._waits_since, now)  # it was infinity if the waiting begins now
         others = tuple(one.job for one in self._sharing.others)
-        if now - self._since > PATIENCE_S and others not in self._told:
-            self._told.add(others)
+        if now - self._waits_since > PATIENCE_S and others not in self._reported:
+            self._reported.add(others)
             self._notice(
                 describe_wait(self._devices, ray.available_resources(), self._sharing.others)
             )
@@ -537,7 +546,7 @@ def describe_wait(devices: Devices, free: dict[str, float], others: Sequence[Liv
     """Return in words which resources a sweep waits for, and which sweeps use them.
 
     ``devices`` are those of one process of a trial, and ``free`` are Ray's available resources by name, such as
-    ``CPU``.
+    ``CPU``. ``others`` are the other sweeps on the cluster; without any, the text says that other programs have them.
     """
     asked = [("CPU", devices.cpus), ("GPU", devices.gpus)]
     each = " and ".join(f"{count:g} {name}" for name, count in asked if count)

@@ -34,11 +34,8 @@ from sweep.text import counted, encodable, roughly, score, trials_named
 POINTER = "job_submission_id"  # key in a job's metadata that names its record
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # environment variable that Ray sets in submitted jobs
 PREFIX, SPACE = "_ray_internal_job_info_", "job"  # of the records' keys
-# between writes of a changed record, and of any: the dashboard may overwrite it
-EVERY_S, ANYWAY_S = (
-    2.0,
-    10.0,
-)
+EVERY_S = 2.0  # between writes of a changed record
+ANYWAY_S = 10.0  # between writes of any record: the dashboard may overwrite it
 PATIENCE_S = 3.0  # for writing the last record
 
 RUNNING, SUCCEEDED, STOPPED, FAILED = "RUNNING", "SUCCEEDED", "STOPPED", "FAILED"
@@ -80,16 +77,16 @@ class JobPage:
         """
         submitted = _get_submitted_name()
         # a submitted job has a record of Ray's, to which this sweep only adds
-        self._adds = submitted is not None
+        self._is_submitted_job = submitted is not None
         self._key = f"{PREFIX}{submitted or about[POINTER]}"
         self._about = {name: value for name, value in about.items() if name != POINTER}
         self._about["job_id"] = ray.get_runtime_context().get_job_id()
         self._began_ms = int(time.time() * 1000)
-        self._record: dict[str, Any] = {}
-        self._wanted = 0.0
-        self._ended = False
-        self._due = threading.Event()
-        self._over = threading.Event()
+        self._record: dict[str, Any] = {}  # what the thread is to write
+        self._last_change = 0.0  # when it was set, by the monotonic clock
+        self._ended = False  # its status is an end
+        self._due = threading.Event()  # it is still to be written
+        self._is_closed = threading.Event()
         self.show(RUNNING, "the sweep begins", {})
         self._thread = threading.Thread(
             target=self._work, args=(shared,), name="sweep-job-page", daemon=True
@@ -102,7 +99,7 @@ class JobPage:
         """Let the thread show a status on the page, within about two seconds; `close` writes the last one at once.
 
         ``status`` is one of the constants `RUNNING`, `SUCCEEDED`, `STOPPED` and `FAILED`, and ``words`` are added to
-        the page's metadata.
+        the page's metadata. What was shown before is written again only every 10 s.
         """
         record = {
             "status": status,
@@ -116,8 +113,8 @@ class JobPage:
         now = time.monotonic()
         self._ended = status != RUNNING
         # An unchanged record is written again at times, because the dashboard may have overwritten it.
-        if self._ended or record != self._record or now - self._wanted > ANYWAY_S:
-            self._record, self._wanted = record, now
+        if self._ended or record != self._record or now - self._last_change > ANYWAY_S:
+            self._record, self._last_change = record, now
             self._due.set()
 
     def close(self) -> None:
@@ -127,7 +124,7 @@ class JobPage:
         """
         if not self._ended:
             self.show(STOPPED, "the sweep was stopped", {})
-        self._over.set()
+        self._is_closed.set()
         self._due.set()
         if self._thread.is_alive():
             self._thread.join(PATIENCE_S)
@@ -144,7 +141,7 @@ class JobPage:
                 self._due.wait()
                 self._due.clear()  # before the record is read, so that a change during the writing is written next
                 self._write()
-                if self._over.wait(EVERY_S):
+                if self._is_closed.wait(EVERY_S):
                     self._write()  # the last status may have come since
                     return
 
@@ -154,7 +151,7 @@ class JobPage:
         A submitted job that is not running keeps its message, and one without a record is left alone.
         """
         record = self._record
-        if self._adds:
+        if self._is_submitted_job:
             found = _read_record(self._key)
             if found is None:
                 return
@@ -170,26 +167,26 @@ def describe_status(status: SweepStatus) -> tuple[str, dict[str, str]]:
 
     The metadata have ``objective``, ``progress``, ``trials`` and ``running``, and ``best`` and ``left`` if known.
     """
-    # Such as "9 of 27 trials", or "9 trials" if the total is not known.
-    of_total = "" if status.total is None else f"{status.finished} of "
-    trials = (
-        f"{of_total}{counted(status.finished if status.total is None else status.total, 'trial')}"
-    )
-    told = {
+    if status.total is None:
+        trials = counted(status.finished, "trial")
+    else:
+        trials = f"{status.finished} of {counted(status.total, 'trial')}"
+    counts = [f"{count} {state}" for state, count in status.trials.items() if count]
+    metadata = {
         "objective": f"{status.metric}, {status.goal}",
         "progress": f"{trials}, {counted(status.epochs, 'epoch')}",
-        "trials": ", ".join(f"{count} {state}" for state, count in status.trials.items() if count)
-        or "none",
+        "trials": ", ".join(counts) or "none",
         "running": str(status.trials.get("running", 0)),
     }
     line = trials
     if status.best is not None:
-        told["best"] = f"{status.metric} {score(status.best)} ({trials_named(status.best_trials)})"
-        line += f"; best {told['best']}"
+        best = f"{status.metric} {score(status.best)} ({trials_named(status.best_trials)})"
+        metadata["best"] = best
+        line += f"; best {best}"
     if status.left_s is not None:
-        told["left"] = roughly(status.left_s)
-        line += f"; {told['left']} left"
-    return line, told
+        metadata["left"] = roughly(status.left_s)
+        line += f"; {metadata['left']} left"
+    return line, metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,17 +203,17 @@ class LiveDrivers:
     """Lists the sweeps of a cluster whose drivers are alive; pages of ended sweeps are read only once."""
 
     def __init__(self) -> None:
-        self._over: set[bytes] = set()
+        self._ended_keys: set[bytes] = set()  # of the pages of sweeps that have ended
 
     def look(self) -> tuple[LiveSweep, ...]:
         """Return the sweeps that run with a connected driver, this driver's own included, sorted by user and name."""
         found = []
-        for key, record, alive in _list_job_records(self._over):
+        for key, record, is_connected in _list_job_records(self._ended_keys):
             about = record["metadata"]
-            if record.get("status") != RUNNING or not alive:
+            if record.get("status") != RUNNING or not is_connected:
                 # An ended sweep stays ended, so its page is not read again.
                 if "job_id" in about:  # otherwise its driver has not connected yet
-                    self._over.add(key)
+                    self._ended_keys.add(key)
                 continue
             running = int(about.get("running", 0))
             found.append(
@@ -233,8 +230,9 @@ def mark_lost_sweeps_failed() -> None:
     Sweeps submitted as jobs are left out: Ray marks them itself, and their drivers are also disconnected before they
     start.
     """
-    for key, record, alive in _list_job_records():
-        if record.get("status") == RUNNING and not alive and "file" not in record["metadata"]:
+    for key, record, is_connected in _list_job_records():
+        is_submitted = "file" in record["metadata"]  # only submitted jobs have this key
+        if record.get("status") == RUNNING and not is_connected and not is_submitted:
             message = f"its driver was killed; before that: {record.get('message', '')}"
             _put_record(
                 key,
@@ -254,7 +252,7 @@ def _list_job_records(
 
     Records whose keys are in ``known``, and those without a ``sweep`` in their metadata, are left out.
     """
-    alive = {
+    connected = {
         job["JobID"]
         for job in ray_private_api.import_private("ray._private.state").jobs()
         if not job["IsDead"]
@@ -264,7 +262,7 @@ def _list_job_records(
         record = None if key in known else _read_record(key)  # None too if it was just deleted
         about = (record or {}).get("metadata") or {}
         if record and "sweep" in about:
-            yield key, record, about.get("job_id") in alive
+            yield key, record, about.get("job_id") in connected
 
 
 @contextmanager
@@ -278,7 +276,10 @@ def _ignoring_errors() -> Iterator[None]:
 
 
 def _read_record(key: str | bytes) -> dict[str, Any] | None:
-    """Return the record of a page in Ray's key-value store; None if there is none."""
+    """Return the record of a page in Ray's key-value store; None if there is none or it is no mapping.
+
+    Raises ValueError if it is no JSON.
+    """
     text = ray_private_api.import_private("ray.experimental.internal_kv")._internal_kv_get(
         key, namespace=SPACE
     )
@@ -293,7 +294,7 @@ def _put_record(key: str | bytes, record: Mapping[str, Any]) -> None:
 
 
 def _get_submitted_name() -> str | None:
-    """Return the id of the Ray job that this process was submitted as; None if it was not."""
+    """Return the id of the Ray job that this process was submitted as, by its environment; None if it was not."""
     try:
         config = json.loads(os.environ.get(SUBMITTED, "{}"))
     except ValueError:
@@ -412,11 +413,15 @@ def _write_token(path: Path) -> None:
 
 
 def describe_address(url: str) -> str:
-    """Return the line that says where the dashboard is, at ``url`` without ``http://``, and how to get access."""
+    """Return the line that says where the dashboard is, at ``url`` without ``http://``.
+
+    If ``RAY_AUTH_MODE`` is ``token``, it also says how to get the token for access.
+    """
     line = f"Ray dashboard: http://{url}"
     if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
         return line
     if "RAY_AUTH_TOKEN" in os.environ:
         return f"{line} (it asks for a token: RAY_AUTH_TOKEN in the environment of this process)"
+    # the path of the program if it is not on the search path, as in an environment that is not activated
     program = "ray" if shutil.which("ray") else str(Path(sys.executable).with_name("ray"))
     return f"{line} (it asks for a token: {program} get-auth-token)"

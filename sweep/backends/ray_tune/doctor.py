@@ -33,6 +33,7 @@ class ProbeRank:
 
     def reserve_port(self) -> str:
         """Reserve a port on this node, as long as this object exists; return its address as ``host:port``."""
+        # the attribute keeps the socket open, and so the port reserved
         self._held, address = nodes.hold_port()
         return address
 
@@ -45,11 +46,8 @@ class ProbeRank:
         hidden. Returns the exit code of the process, None after a timeout, and its standard output and errors.
         """
         command = [sys.executable, "-m", PROBE, "meet", addresses, str(rank)]
-        # of TensorFlow's log, only errors
-        environment = {
-            **os.environ,
-            "TF_CPP_MIN_LOG_LEVEL": "2",
-        }
+        # 2: of TensorFlow's log, only errors
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
         if gpus:
             command.append("--gpu")
         else:
@@ -69,7 +67,8 @@ def try_sum_on_nodes(
     """Let processes on two nodes compute a sum together; return the result of `ProbeRank.run_probe` on each, in order.
 
     Each process uses a GPU if both nodes have one. If Ray cannot run them, or they have not started after `START_S`
-    seconds, both results have the exit code 1, no output and a line that says why as standard error.
+    seconds, both results have the exit code 1, no output and a line that says why as standard error. ``timeout_s`` is
+    for the processes themselves. Waits until they have ended, and raises nothing.
     """
     gpus = int(first.gpus >= 1 and second.gpus >= 1)
     ranks = [
@@ -124,7 +123,7 @@ def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
     The key ``nodes`` has the number of nodes, of which those with less than one CPU are left out. ``pairs`` lists for
     each pair the two addresses under ``nodes``, and the results of `try_sum_on_nodes` under ``ran``.
     """
-    # not a head node without CPUs, say
+    # without head nodes that have no CPUs, for instance
     there = [node for node in nodes.list_alive_nodes() if node.cpus >= 1]
     pairs: list[dict[str, Any]] = [
         {"nodes": [one.address, other.address], "ran": try_sum_on_nodes(one, other, timeout_s)}
@@ -134,7 +133,7 @@ def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
 
 
 def _decode(output: str | bytes | None) -> str:
-    """Return the output of a process as text; after a timeout, `subprocess` gives bytes, or None for no output."""
+    """Return the output of a process as text: of bytes, which are UTF-8, after a timeout, and ``""`` for None."""
     if isinstance(output, str):
         return output
     return (output or b"").decode()
@@ -143,7 +142,8 @@ def _decode(output: str | bytes | None) -> str:
 def main(address: str, *timeout_s: str) -> None:
     """Join the cluster at ``address``, print its resources as JSON, and leave.
 
-    With one ``timeout_s``, in seconds, print the results of pairs of nodes instead.
+    With one ``timeout_s``, in seconds, print the results of `measure_node_pairs` instead. Raises what `ray.init` raises
+    if there is no cluster.
     """
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     found = measure_node_pairs(*map(float, timeout_s)) if timeout_s else get_resources()

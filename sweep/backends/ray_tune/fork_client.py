@@ -35,7 +35,7 @@ STARTED = b"started "
 def main() -> None:
     """Let the fork server start a worker with this program's arguments, wait for its end and exit with its code.
 
-    Without a fork server, run the worker in this process.
+    If there is no fork server, or it does not start one, run the worker in this process.
     """
     connection = _connect(os.environ.get(SERVER_VARIABLE, ""))
     if connection is not None and _request_worker(connection):
@@ -46,8 +46,8 @@ def main() -> None:
 def run_worker(arguments: list[str]) -> None:
     """Run the program of Ray's own worker in this process, as if Python had started it with these arguments.
 
-    The variables for the fork server are removed from the environment. Raises KeyError if `PROGRAM_VARIABLE` is not
-    set.
+    `PROGRAM_VARIABLE` has the path of the program. It and `SERVER_VARIABLE` are removed from the environment, and
+    ``sys.argv`` and the first entry of ``sys.path`` are replaced. Raises KeyError if `PROGRAM_VARIABLE` is not set.
     """
     program = os.environ.pop(PROGRAM_VARIABLE)
     os.environ.pop(SERVER_VARIABLE, None)  # the author's code must not see it
@@ -57,7 +57,7 @@ def run_worker(arguments: list[str]) -> None:
 
 
 def _connect(name: str) -> socket.socket | None:
-    """Return a connection to the fork server with this socket name; None if there is none."""
+    """Return a connection to the fork server with this socket name; None if it does not run or the name is ``""``."""
     if not name:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -85,7 +85,7 @@ def _request_worker(connection: socket.socket) -> bool:
         "open_files": resource.getrlimit(resource.RLIMIT_NOFILE),
     }
     content = json.dumps(request).encode()
-    descriptors = array.array("i", [1, 2])
+    descriptors = array.array("i", [1, 2])  # of standard output and error
     try:
         connection.sendmsg(
             [LENGTH.pack(len(content))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]

@@ -58,7 +58,8 @@ class ForkRequest:
 def main() -> None:
     """Import the modules of `ALWAYS` and those named by standard input, then fork workers until that is closed.
 
-    In a fork, run Ray's worker. Exit with a message if libraries have started threads, which a fork would lack.
+    In a fork, run Ray's worker. Return without forking if standard input is closed before an empty line has ended the
+    names. Exit with a message if libraries have started threads, which a fork would lack.
     """
     gc.disable()  # until a worker is forked, see `sweep.garbage`
     recorder.pause()  # what is read while libraries are imported is no input of a trial
@@ -82,7 +83,7 @@ def main() -> None:
     if request is not None:
         gc.enable()
         recorder.resume()
-        take_over(request)
+        take_over(request)  # this process is now like the one that Ray has started
         sys.path.insert(0, "")  # `run_worker` replaces this entry by the folder of Ray's program
         run_worker(request.arguments)
 
@@ -136,7 +137,7 @@ def serve(listener: socket.socket) -> ForkRequest | None:
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     clients: dict[int, socket.socket] = {}  # by worker
     with selectors.DefaultSelector() as selector:
-        for source in (0, listener, woken):
+        for source in (0, listener, woken):  # 0 is standard input
             selector.register(source, selectors.EVENT_READ)
         while True:
             ready = [key.fileobj for key, _ in selector.select()]
@@ -167,7 +168,11 @@ def _fork_worker(
     clients: dict[int, socket.socket],
     selector: selectors.BaseSelector,
 ) -> bool:
-    """Fork a worker for a request; return True in the worker and False in the server, which adds it to ``clients``."""
+    """Fork a worker for a request; return True in the worker and False in the server, which adds it to ``clients``.
+
+    The worker closes the connections of all clients. The server closes the descriptors of the request, and tells the
+    client of ``connection`` that its worker has started.
+    """
     worker = os.fork()
     if worker == 0:
         # A client learns that the server has ended by the end of its connection, which no worker must keep open.
@@ -184,10 +189,15 @@ def _fork_worker(
 
 
 def receive_request(connection: socket.socket) -> ForkRequest | None:
-    """Return the request on a connection; None if another user sends it or it is incomplete."""
-    user = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
+    """Return the request on a connection; None if another user sends it or it is incomplete.
+
+    Waits until it has been received.
+    """
+    sender = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    _, user, _ = _PEER.unpack(sender)  # process, user and group
     if user != os.getuid():
         return None
+    # the length of the request, and two open files: the client's standard output and error
     head, descriptors, _, _ = socket.recv_fds(connection, LENGTH.size, 2)
     body = _receive_body(connection, head)
     if body is None:
@@ -202,11 +212,11 @@ def receive_request(connection: socket.socket) -> ForkRequest | None:
 def _receive_body(connection: socket.socket, head: bytes) -> bytes | None:
     """Return the rest of a request, whose length is in ``head``; None if either is incomplete.
 
-    That happens if the client was killed meanwhile.
+    That happens if the client was killed meanwhile. Waits for the rest.
     """
     if len(head) < LENGTH.size:
         return None
-    (missing,) = LENGTH.unpack(head)
+    (missing,) = LENGTH.unpack(head)  # bytes that are still to come
     parts: list[bytes] = []
     while missing:
         part = connection.recv(min(missing, 65536))
@@ -234,8 +244,10 @@ def _report_ended_workers(
         with suppress(KeyError):  # `_end_worker_of` has ended it
             selector.unregister(client)
         code = os.waitstatus_to_exitcode(status)
-        with client, suppress(OSError):  # the client may be gone
-            client.send(str(code if code >= 0 else 128 - code).encode())
+        if code < 0:  # minus the number of the signal
+            code = 128 - code
+        with client, suppress(OSError):  # closes the client, which may be gone
+            client.send(str(code).encode())
 
 
 def _end_worker_of(
@@ -243,7 +255,8 @@ def _end_worker_of(
 ) -> None:
     """Kill the worker of ``client``, if it still runs, because the client has ended.
 
-    Ray ends the client in place of an unregistered worker.
+    Ray ends the client in place of an unregistered worker. The worker stays in ``clients`` until
+    `_report_ended_workers` finds that it has ended.
     """
     workers = [worker for worker, one in clients.items() if one is client]
     if workers:  # otherwise it has just ended
@@ -254,13 +267,15 @@ def _end_worker_of(
 def take_over(request: ForkRequest) -> None:
     """Give this process the environment, folder, outputs, process group, limits and blocked signals of ``request``.
 
-    Standard input becomes empty, and signal handlers and NumPy's random generator are reset. Raises OSError if the
-    folder is gone.
+    Standard input becomes empty, and signal handlers and NumPy's random generator are reset. The descriptors of the
+    request are closed. The process group stays as it is if that of the request is gone or in another session. Raises
+    OSError if the folder is gone.
     """
     signal.set_wakeup_fd(-1)  # the server's, see `serve`
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     nothing = os.open(os.devnull, os.O_RDONLY)
+    # become standard input, output and error
     for descriptor, number in zip((nothing, *request.descriptors), (0, 1, 2), strict=True):
         os.dup2(descriptor, number)
         os.close(descriptor)

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,18 +61,21 @@ class Gang:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._peers: list[Any] = []
-        self._local: Trainable | None = None
-        self._ranks: Ranks | None = None
-        self._theirs: list[Facts] = []
-        # of peers that serve this rank and receive no calls
-        self._attendance: PeerWatcher | None = None
+        self._peers: list[Any] = []  # the actors that receive calls, rank 1 first
+        self._trainable: Trainable | None = None  # of this process
+        self._ranks: Ranks | None = None  # None until the peers are started
+        self._peer_facts: list[Facts] = []  # of the peers, rank 1 first
+        # of peers that serve this rank and receive no calls; None without servers
+        self._peer_watcher: PeerWatcher | None = None
         self._trial = 0
 
     def told(self) -> tuple[str, ...]:
-        """Return the lines for the user about peers that were lost and replaced since the last call, if any."""
-        told = () if self._attendance is None else self._attendance.told()
-        return tuple(f"trial {self._trial}: {line}" for line in told)
+        """Return the lines for the user about peers that were lost and replaced since the last call, if any.
+
+        Each line is returned only once.
+        """
+        lines = () if self._peer_watcher is None else self._peer_watcher.told()
+        return tuple(f"trial {self._trial}: {line}" for line in lines)
 
     # ---- methods of a trainable
 
@@ -89,15 +92,15 @@ class Gang:
         # A plain mapping for the peers: that of rank 0 records which parameters are read, in this process only.
         theirs = dataclasses.replace(assignment, params=dict(assignment.params.items()))
         mine = dataclasses.replace(assignment, devices=devices)
-        _, *theirs_facts = self._call_all_ranks(
+        _, *peer_facts = self._call_all_ranks(
             "begin", (theirs,), lambda: self._own_trainable.begin(mine), BEGIN_S
         )
-        # peers that serve receive no calls, so there is nothing to compare
-        if self._attendance is not None:
+        if self._peer_watcher is not None:
+            # peers that serve receive no calls, so there is nothing to compare
             return
-        self._theirs = theirs_facts
+        self._peer_facts = peer_facts
         data = self._own_trainable.facts().data
-        for rank, other in enumerate(self._theirs, 1):
+        for rank, other in enumerate(self._peer_facts, 1):
             if other.data != data:
                 self._end_unequal_ranks(
                     f"rank {rank} has loaded other data than rank 0 (fingerprints {other.data} and {data})"
@@ -106,12 +109,12 @@ class Gang:
     def train(self, report: Report) -> None:
         """Train epoch after epoch on all ranks, as long as ``report`` returns True and there is one left.
 
-        Each call of a rank trains one epoch, because the report function that it gets always returns False. Raises
-        RuntimeError if ranks disagree about the epoch or its loss, WorkerLost if one is lost, and otherwise the error
-        that a rank has raised.
+        ``report`` gets the epochs of rank 0. Each call of a rank trains one epoch, because the report function that it
+        gets always returns False. Raises RuntimeError if ranks disagree about the epoch or its loss, WorkerLost if one
+        is lost, and otherwise the error that a rank has raised.
         """
         while True:
-            epochs: list[EpochReported] = []
+            epochs: list[EpochReported] = []  # that this rank trains in this turn: one, or none if none is left
 
             # `epochs` is a default value, so that each function keeps the list of its own turn of the loop.
             def record_epoch(epoch: EpochReported, epochs: list[EpochReported] = epochs) -> bool:
@@ -153,17 +156,17 @@ class Gang:
     def facts(self) -> Facts:
         """Return the facts of rank 0, with the nodes of all ranks, each once, and the devices of all ranks."""
         facts = self._own_trainable.facts()
-        nodes = dict.fromkeys(str(one.node) for one in (facts, *self._theirs) if one.node)
-        devices = ";".join(str(one.devices) for one in (facts, *self._theirs) if one.devices)
+        nodes = dict.fromkeys(str(one.node) for one in (facts, *self._peer_facts) if one.node)
+        devices = ";".join(str(one.devices) for one in (facts, *self._peer_facts) if one.devices)
         return structs.replace(facts, node=",".join(nodes) or None, devices=devices or None)
 
     def absorb_reads(self) -> None:
         """Add the files and variables that the other ranks have read to this process's record.
 
-        The reads of a rank that does not answer within 5 s are recorded as unknown. Peers that serve rank 0 are not
-        asked: their reads are always unknown.
+        The reads of a rank that does not answer within 5 s, or with an error, are recorded as unknown. Peers that serve
+        rank 0 are not asked: their reads are always unknown.
         """
-        if self._attendance is not None:  # its peers receive no calls
+        if self._peer_watcher is not None:  # its peers receive no calls
             inputs.add_earlier_inputs(
                 Inputs(unknown=("what its workers have read was not recorded",)), self._job
             )
@@ -186,22 +189,23 @@ class Gang:
             with suppress(Exception):  # it is already gone
                 ray.kill(peer)
         self._peers = []
-        if self._attendance is not None:
-            self._attendance.close()
+        if self._peer_watcher is not None:
+            self._peer_watcher.close()
 
     # ---- internals
 
     @property
     def _own_trainable(self) -> Trainable:
         """The trainable of rank 0. Raises RuntimeError before the first trial."""
-        if self._local is None:
+        if self._trainable is None:
             raise RuntimeError("no trial has begun")
-        return self._local
+        return self._trainable
 
     def _leave(self, reason: str) -> None:
         """Disconnect rank 0 from the other ranks and send them the reason, but wait only a second for it.
 
-        While ranks connect, TensorFlow blocks one that leaves. Raises RuntimeError before the first trial.
+        While ranks connect, TensorFlow blocks one that leaves; it then leaves in a thread, later. Raises RuntimeError
+        before the first trial.
         """
         ranked: Ranked = self._own_trainable  # type: ignore[assignment]  # `prepare_rank` has checked
         leaving = threading.Thread(
@@ -213,29 +217,30 @@ class Gang:
     def _start_peers(self, assignment: Assignment) -> Ranks:
         """Start the peers and connect all ranks; return the addresses of all ranks, with the rank of this process.
 
-        With servers, a `PeerWatcher` takes over the peers. Raises what `_call_all_ranks` raises.
+        Creates the trainable of this process. With servers, a `PeerWatcher` takes over the peers, of which the facts
+        are then only their nodes. Raises what `_call_all_ranks` raises.
         """
-        group, rank_0 = (
-            ray.util.get_current_placement_group(),
-            ray.get_runtime_context().current_actor,
-        )
-        shares = self._job.shares(assignment.devices)
+        group = ray.util.get_current_placement_group()
+        rank_0 = ray.get_runtime_context().current_actor
+        shares = self._job.shares(assignment.devices)  # the devices of each rank
 
-        def make(rank: int) -> Any:
+        # starts the actor of a peer, also in place of a lost one
+        def start_actor(rank: int) -> Any:
             bundle = group.bundle_specs[rank]
             where = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)
-            kind = ray.remote(TrialRank).options(
+            actor_class = ray.remote(TrialRank).options(
                 num_cpus=bundle.get("CPU", 0),
                 num_gpus=bundle.get("GPU", 0),
                 scheduling_strategy=where,
             )
-            return kind.remote(self._job, rank, shares[rank], rank_0)
+            return actor_class.remote(self._job, rank, shares[rank], rank_0)
 
-        self._peers = [make(rank) for rank in range(1, len(shares))]
+        self._peers = [start_actor(rank) for rank in range(1, len(shares))]
 
+        # First, all ranks load their trainables and reserve ports.
         def get_ready() -> str:
-            # `_held` keeps the port reserved
-            self._local, self._held, address = prepare_rank(self._job)
+            # `_held_port` keeps the port reserved
+            self._trainable, self._held_port, address = prepare_rank(self._job)
             return address
 
         addresses = tuple(self._call_all_ranks("ready", (), get_ready, START_S))
@@ -251,9 +256,9 @@ class Gang:
         ]
         training = dict(assignment.training)
         ranked: Ranked = self._own_trainable  # type: ignore[assignment]  # `prepare_rank` has checked
-        join_arguments = [(theirs, training) for theirs in devices[1:]]
+        join_arguments = [(theirs, training) for theirs in devices[1:]]  # of the peers
 
-        # TensorFlow applies REGISTER_S only to other ranks, and blocks Python's threads here
+        # Then they connect. TensorFlow applies REGISTER_S only to other ranks, and blocks Python's threads here
         def join() -> None:
             with worker_exits.limiting_time(REGISTER_S + AFTER_S):
                 ranked.join(devices[0], training)
@@ -261,16 +266,18 @@ class Gang:
         _, *nodes = self._call_all_ranks("join", join_arguments, join, SKEW_S)
         if servers:
 
-            def start(rank: int) -> tuple[Any, Any]:
-                actor = make(rank)
+            # called by the watcher in place of a lost peer
+            def start_again(rank: int) -> tuple[Any, Any]:
+                actor = start_actor(rank)
                 # At the address of the lost one, the only one that the other ranks know.
                 return actor, actor.come_back.remote(addresses[rank], *join_arguments[rank - 1])
 
             # From now on only rank 0 is called: it gives the others their work through TensorFlow.
-            peers, self._peers = dict(enumerate(self._peers, 1)), []
-            self._theirs = [Facts(node=node) for node in nodes]
-            self._attendance = PeerWatcher(
-                peers, all_ranks[0].workers, start, START_S, self._find_cause
+            peers = dict(enumerate(self._peers, 1))
+            self._peers = []
+            self._peer_facts = [Facts(node=node) for node in nodes]
+            self._peer_watcher = PeerWatcher(
+                peers, all_ranks[0].workers, start_again, START_S, self._find_cause
             )
         return all_ranks[0]
 
@@ -293,17 +300,21 @@ class Gang:
             getattr(peer, method).remote(*values)
             for peer, values in zip(self._peers, each, strict=True)
         ]
-        with self._watching(calls), self._attendance.busy() if self._attendance else nullcontext():
-            here, error = call_and_capture(mine)
+        # tells the watcher that this rank is in a call
+        in_call: AbstractContextManager[None] = nullcontext()
+        if self._peer_watcher is not None:
+            in_call = self._peer_watcher.busy()
+        with self._watching(calls), in_call:
+            here, error = call_and_capture(mine)  # the result of this rank, and what it raised
             fails = error is not None and not here.is_end
             # The other ranks would wait for this one, except in `restore`, which each does by itself.
-            if fails and self._local is not None and method != "restore":
+            if fails and self._trainable is not None and method != "restore":
                 self._leave(f"rank 0: {here.error}: {here.text}")
         answers, lost = self._collect_answers(calls, AFTER_S if fails else patience_s)
-        if self._attendance is not None:
-            if here.is_consequence:  # of a lost peer, which the watching thread may find only now
-                self._attendance.found.wait(AFTER_S)
-            lost |= self._attendance.lost
+        if self._peer_watcher is not None:
+            if here.is_consequence:  # of the loss of a peer, which the watching thread may find only now
+                self._peer_watcher.found.wait(AFTER_S)
+            lost |= self._peer_watcher.lost
         try:
             self._raise_outcome(here, error, answers, lost)
         except BaseException as failure:
@@ -364,10 +375,11 @@ class Gang:
     ) -> tuple[dict[int, CallResult], dict[int, str]]:
         """Wait up to ``patience_s`` seconds; return, by rank, the answers of the peers, and why the others are lost.
 
-        ``calls`` are Ray's references to the calls of all peers, rank 1 first.
+        ``calls`` are Ray's references to the calls of all peers, rank 1 first. An answer may be an error of the call.
         """
         if calls:
             ray.wait([*calls], num_returns=len(calls), timeout=patience_s)
+        # those that have not answered by now are lost
         answers: dict[int, CallResult] = {}
         lost: dict[int, str] = {}
         for rank, call in enumerate(calls, 1):
@@ -407,14 +419,14 @@ class Gang:
     def _watch(self, waiting: list[Any], over: threading.Event) -> None:
         """Wait until ``over`` is set; if a peer is lost before, disconnect this rank, so that its call ends.
 
-        ``waiting`` are the calls of the peers; once all have answered, the method returns. If this rank's call has not
-        ended 15 s after a loss, this process is ended with exit code 75.
+        Runs in a thread. ``waiting`` are the calls of the peers; once all have answered, the method returns. If this
+        rank's call has not ended 15 s after a loss, this process is ended with exit code 75.
         """
         while waiting and not over.wait(LOOK_S):
             answered, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0)
             if any(map(_is_gone, answered)):
-                # otherwise its trainable still loads, and is not connected yet
-                if self._local is not None:
+                # otherwise the trainable of this rank still loads, and is not connected yet
+                if self._trainable is not None:
                     self._leave("a rank is gone")
                 if not over.wait(STUCK_S):
                     os._exit(STUCK)  # TensorFlow's wait cannot be interrupted in another way
@@ -422,7 +434,10 @@ class Gang:
 
 
 def _is_gone(call: Any) -> bool:
-    """Return whether a call that has ended failed because its actor is gone; True for any other error of Ray too."""
+    """Return whether a call that has ended failed because its actor is gone; True for any other error of Ray too.
+
+    An error of the call itself is part of its `CallResult`, and no error of Ray.
+    """
     try:
         ray.get(call, timeout=0)
     except RayError:
@@ -433,14 +448,15 @@ def _is_gone(call: Any) -> bool:
 def _make_error(rank: int, result: CallResult) -> Exception:
     """Return the error of another rank, as an exception of the same name with a note of where it was raised.
 
-    Its type is a new one, except that out of memory, in whatever words, becomes `OutOfMemory`.
+    Its class is a new one of that name, derived from Exception. If the rank was out of memory, it is `OutOfMemory`
+    instead.
     """
     text = f"{result.text} (rank {rank})"
-    error = (
-        OutOfMemory(f"{result.error}: {text}")
-        if result.is_short
-        else type(result.error, (Exception,), {})(text)
-    )
+    error: Exception
+    if result.is_short:
+        error = OutOfMemory(f"{result.error}: {text}")
+    else:
+        error = type(result.error, (Exception,), {})(text)
     error.add_note(f"On rank {rank}:\n{result.trace}")
     return error
 
@@ -467,8 +483,8 @@ class _Peer:
 class PeerWatcher:
     """Watches peers in a thread, and replaces a lost one if its rank is at most ``workers``; the others are servers.
 
-    ``start`` returns the new actor of a rank and the call with which it starts. ``cause`` returns why a peer was lost,
-    given Ray's message.
+    ``peers`` are the actors by rank. ``start`` returns the new actor of a rank and the call with which it starts, which
+    must be answered within ``start_s`` seconds. ``cause`` returns why a peer was lost, given Ray's message.
     """
 
     def __init__(
@@ -482,19 +498,22 @@ class PeerWatcher:
         # peers without which the trial cannot continue: why they were lost, by rank
         self.lost: dict[int, str] = {}
         self.found = threading.Event()  # set once there is one, or the watching has ended
-        self._told: list[str] = []
-        self._workers, self._start, self._start_s, self._find_cause = workers, start, start_s, cause
+        self._replacements: list[str] = []  # lines for the user
+        self._last_worker = workers  # the highest rank of a worker; those above it are servers
+        self._start_peer, self._start_s = start, start_s
+        self._find_cause = cause
         self._peers = {
             rank: _Peer(peer, peer.heartbeat.remote(), time.monotonic())
             for rank, peer in peers.items()
         }
-        self._busy, self._over = threading.Event(), threading.Event()
+        self._rank_0_calls = threading.Event()  # set while rank 0 runs a call
+        self._closed = threading.Event()
         threading.Thread(target=self._watch, name="sweep-attendance", daemon=True).start()
 
     def told(self) -> tuple[str, ...]:
         """Return the lines about peers that were lost and replaced since the last call, and forget them."""
-        told, self._told = tuple(self._told), []
-        return told
+        lines, self._replacements = tuple(self._replacements), []
+        return lines
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -503,15 +522,15 @@ class PeerWatcher:
         If a server is lost, or a worker that cannot be replaced, and rank 0 is still in a call 15 s later, this process
         is ended with exit code 75.
         """
-        self._busy.set()
+        self._rank_0_calls.set()
         try:
             yield
         finally:
-            self._busy.clear()
+            self._rank_0_calls.clear()
 
     def close(self) -> None:
         """Stop watching and end all peers."""
-        self._over.set()
+        self._closed.set()
         for peer in self._peers.values():
             _kill(peer.actor)
 
@@ -520,13 +539,13 @@ class PeerWatcher:
 
         Runs in a thread. If rank 0 is in a call `STUCK_S` seconds after such a loss, this process is ended.
         """
-        while not self._over.wait(ATTEND_S) and not self.lost:
+        while not self._closed.wait(ATTEND_S) and not self.lost:
             for rank, peer in self._peers.items():
                 if reason := self._look(peer):
                     self._replace(rank, peer, reason)
         self.found.set()
         # Rank 0 usually ends the trial itself when it sees `lost`, unless its call waits in TensorFlow for ever.
-        if self.lost and not self._over.wait(STUCK_S) and self._busy.is_set():
+        if self.lost and not self._closed.wait(STUCK_S) and self._rank_0_calls.is_set():
             os._exit(STUCK)
 
     def _look(self, peer: _Peer) -> str:
@@ -535,55 +554,50 @@ class PeerWatcher:
         A heartbeat is requested `PULSE_S` seconds after the last answer. A peer is lost if its actor is gone, its
         answer is an error, or it does not answer within its ``patience_s``.
         """
-        waited = time.monotonic() - peer.since
+        waited = time.monotonic() - peer.since  # since the call was made or, without one, the last answer came
         if peer.call is None:
             if waited > PULSE_S:
-                peer.call, peer.since, peer.patience_s = (
-                    peer.actor.heartbeat.remote(),
-                    time.monotonic(),
-                    SILENT_S,
-                )
+                peer.call = peer.actor.heartbeat.remote()
+                peer.since = time.monotonic()
+                peer.patience_s = SILENT_S
             return ""
         try:
             answer = ray.get(peer.call, timeout=0)
         except GetTimeoutError:
-            return (
-                f"no sign of life within {peer.patience_s:g} s" if waited > peer.patience_s else ""
-            )
+            if waited > peer.patience_s:
+                return f"no sign of life within {peer.patience_s:g} s"
+            return ""
         except RayError as error:
             return self._find_cause(str(error))
         if answer.error:
             return f"{answer.error}: {answer.text}"
-        # the next request is due in `PULSE_S`
-        peer.call, peer.since, peer.in_vain = (
-            None,
-            time.monotonic(),
-            0,
-        )
+        # It lives, and the next request is due in `PULSE_S`.
+        peer.call = None
+        peer.since = time.monotonic()
+        peer.in_vain = 0
         return ""
 
     def _replace(self, rank: int, peer: _Peer, reason: str) -> None:
         """Start another actor in place of a lost peer; record a server, or a worker lost too often, as lost instead.
 
-        The peer's actor is ended first. After `close`, nothing else is done.
+        A worker was lost too often if three replacements in a row have not answered. The peer's actor is ended first.
+        After `close`, nothing else is done.
         """
         _kill(peer.actor)  # one that is only silent must not come back beside its replacement
-        if self._over.is_set():
+        if self._closed.is_set():
             return
-        if rank > self._workers:
+        if rank > self._last_worker:  # what a server keeps is lost with it
             self.lost[rank] = f"a server, {reason}"
         elif peer.in_vain == TIMES:
             self.lost[rank] = f"a worker, replaced {TIMES} times in vain: {reason}"
         else:
-            self._told.append(
+            self._replacements.append(
                 f"worker {rank} was lost and is replaced, the others train on: {reason}"
             )
-            peer.actor, peer.call = self._start(rank)
-            peer.since, peer.patience_s, peer.in_vain = (
-                time.monotonic(),
-                self._start_s,
-                peer.in_vain + 1,
-            )
+            peer.actor, peer.call = self._start_peer(rank)
+            peer.since = time.monotonic()
+            peer.patience_s = self._start_s
+            peer.in_vain += 1
 
 
 def _kill(actor: Any) -> None:
