@@ -38,8 +38,9 @@ trainable_packages: dict[str, tuple[str, ...]] = {}
 def note_trainable(module: str) -> None:
     """Mark the top-level package of the module named ``module`` as the author's code, even if it is installed.
 
-    It is added to `trainable_packages`, and from then on `is_author_file` is True for its files. Nothing happens if the package is not imported, has neither
-    a folder nor a file, or is ``__main__``, one of `OWN_PACKAGES` or one of `FOUNDATIONS`.
+    It is added to `trainable_packages`, and from then on `is_author_file` is True for its files. Nothing happens if the
+    package is not imported, has neither a folder nor a file, or is ``__main__``, one of `OWN_PACKAGES` or one of
+    `FOUNDATIONS`.
     """
     name = module.partition(".")[0]
     if name in (*OWN_PACKAGES, *FOUNDATIONS, "__main__"):

@@ -117,14 +117,18 @@ class LoadedSweep:
 
     @property
     def name(self) -> str:
-        """The sweep's name; the names of several sweeps are joined by commas, and become paths if two are equal."""
+        """The name of the sweep, or those of several sweeps, joined by commas.
+
+        Sweeps with the same name are given by their paths or URLs instead.
+        """
         return ", ".join(name_uniquely(self.folders))
 
     @property
     def info(self) -> dict[str, object]:
         """The content of sweep.json: the resolved sweep file and where it ran. For several sweeps a dict by name.
 
-        The file is read each time, so it may be newer than the other results. Raises `StoreError` if it cannot be read.
+        Sweeps with the same name are there by their paths or URLs. The file is read each time, so it may be newer than
+        the other results. Raises `StoreError` if it cannot be read.
         """
         if len(self.folders) == 1:
             return dict(self.folders[0].read_info().content)
@@ -353,9 +357,9 @@ class LoadedSweep:
     def note(self, text: str, trial: int | None = None) -> None:
         """Write a note on the sweep, or on one of its trials; it replaces the earlier one, and "" removes it.
 
-        ``trial`` is None for a note on the sweep. This object still shows the earlier note. If the sweep runs in another process, the call waits until that
-        process has answered. Raises `InputError` if there is no such trial, or if several sweeps are loaded, and
-        `StoreError` if the log cannot be read or written.
+        ``trial`` is None for a note on the sweep. This object still shows the earlier note. If the sweep runs in
+        another process, the call waits until that process has answered. Raises `InputError` if there is no such trial,
+        or if several sweeps are loaded, and `StoreError` if the log cannot be read or written.
         """
         from sweep.runner.steering import Note
         from sweep.runner.steering_requests import steer

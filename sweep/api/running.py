@@ -257,16 +257,14 @@ def run(
     options = replace(_make_options("run", how), simulated_gpus=simulate_gpus, profile=profile)
     require_locks()
     with claim_process():
-        place = find_local_folder(results, "results")
+        results_folder = find_local_folder(results, "results")
         given = None if trainable is None else trainables.accept_trainable(trainable)
         if isinstance(what, Mapping):
-            own = what.get("trainable")
-            if given is None and own is not None and not isinstance(own, str):
-                given = trainables.accept_trainable(own)
-            what = {
-                **what,
-                "name": name or what.get("name") or _choose_free_name(given, what, place),
-            }
+            of_mapping = what.get("trainable")  # may also be a class or function
+            if given is None and of_mapping is not None and not isinstance(of_mapping, str):
+                given = trainables.accept_trainable(of_mapping)
+            new_name = name or what.get("name") or _choose_free_name(given, what, results_folder)
+            what = {**what, "name": new_name}
         # not raised yet, so that the mistakes of the sweep file are reported together with these
         wrong = list(
             _list_wrong_counts(max_concurrent=options.max_concurrent, simulate_gpus=simulate_gpus)
@@ -287,8 +285,8 @@ def run(
         training = SweepSource(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = make_viewer_here(spec, notes, options)
         return _run_session(
-            lambda: session.run_sweep(training, text, place, options, view),
-            ResultsFolder(place / spec.name),
+            lambda: session.run_sweep(training, text, results_folder, options, view),
+            ResultsFolder(results_folder / spec.name),
             given,
         )
 
@@ -387,10 +385,8 @@ def retrain(
             ),
         )
         given = trainables.accept_trainable(made.spec.trainable if trainable is None else trainable)
-        spec, folders = (
-            replace(made.spec, trainable=given.target),
-            _list_import_folders(made.sweep.import_folders, given),
-        )
+        spec = replace(made.spec, trainable=given.target)
+        folders = _list_import_folders(made.sweep.import_folders, given)
         source = trainables.inspect_and_check(
             given, spec, "retrain", folders, here=options.address is None
         )
@@ -405,7 +401,8 @@ def retrain(
             working_folder=made.sweep.working_folder,
             given=given.itself,
         )
-        view, parent = make_viewer_here(spec, notes, options), folder.path.parent
+        view = make_viewer_here(spec, notes, options)
+        parent = folder.path.parent  # the new sweep is beside the old one
         return _run_session(
             lambda: session.run_sweep(training, made.text, parent, options, view, made.origin),
             ResultsFolder(parent / spec.name),
@@ -494,13 +491,16 @@ def _choose_free_name(given: NamedTrainable | None, what: Mapping[str, Any], res
 
 
 def _refuse_wrong_counts(**counts: int | None) -> None:
-    """Raise InputError for options that are not whole numbers from 1, by their names; None is allowed."""
+    """Raise InputError that names all options in ``counts`` that are neither None nor whole numbers from 1."""
     if wrong := list(_list_wrong_counts(**counts)):
         raise InputError(wrong)
 
 
 def _list_wrong_counts(**counts: int | None) -> Iterator[Problem]:
-    """Yield a problem for each option, by its name, that is neither None nor a whole number from 1."""
+    """Yield a problem for each option, by its name, that is neither None nor a whole number from 1.
+
+    True and False are no whole numbers here.
+    """
     for name, value in counts.items():
         if value is not None and (
             not isinstance(value, int) or isinstance(value, bool) or value < 1
@@ -566,9 +566,11 @@ def _run_session(
     """Run a session by calling ``drive``, and return its results together with its trainable.
 
     ``folder`` is the sweep's folder, for messages. Environment variables and ``sys.path`` are restored. Raises
-    KeyboardInterrupt if the session was interrupted, StoreError if its results could not be stored, SweepError if the
-    sweep has no completed trial, and all other errors of ``drive``.
+    KeyboardInterrupt if the session was interrupted, StoreError if its results could not be stored or it could not
+    continue for another reason outside of its trials (`Outcome.fault`), SweepError if no trial has completed, and all
+    other errors of ``drive``.
     """
+    # the advice at the end of messages
     again = f"see sweep.load({folder.called!r}), go on with sweep.resume({folder.called!r})"
     with kept_process():
         try:

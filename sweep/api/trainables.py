@@ -128,12 +128,13 @@ def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: obj
     given = accept_trainable(target if trainable is None else trainable)
     spec = replace(kept.sweep.spec, trainable=given.target)
     folders = (*kept.sweep.import_folders, *given.folders)
+    # as if the sweep had been run with this trainable
+    kept = replace(kept, sweep=replace(kept.sweep, spec=spec, import_folders=folders))
     with kept_process():
-        changed = replace(kept, sweep=replace(kept.sweep, spec=spec, import_folders=folders))
-        restored = restoring.begin_trial(changed, given.itself)
+        restored = restoring.begin_trial(kept, given.itself)
         for note in restored.notes:
             warnings.warn(f"{kept.where}: {note}", stacklevel=3)
-        make = getattr(restored.trainable, "trained_model", None)
+        make = getattr(restored.trainable, "trained_model", None)  # a method of `KerasTrainable`
         if make is None:
             is_function = isinstance(restored.trainable, FunctionTrainable)
             kind = "a function" if is_function else "no KerasTrainable"

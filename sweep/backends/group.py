@@ -113,11 +113,14 @@ class WorkerGroup:
 
     @property
     def idle_worker(self) -> Worker | None:
-        """A worker without a trial, which may still have the trainable of earlier trials; None if there is none."""
+        """A worker without a trial, which may still have the trainable of earlier trials; None if there is none.
+
+        Of several, it is the one that was released last.
+        """
         return self._free[-1] if self._free else None
 
     def close(self) -> None:
-        """Release all trials and stop receiving messages from the driver."""
+        """Release all trials, stop receiving messages from the driver, and stop seeding imported modules."""
         for worker in (*self._workers.values(), *self._free):
             worker.close()
 

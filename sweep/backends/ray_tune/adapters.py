@@ -236,10 +236,11 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             forget_ended_trials(tune_controller)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """Tell the driver which trials were lost with the worker ``trial``, and the user where each continues.
+        """Tell the driver which trials were lost with the worker ``trial``, and the user of each that is retried.
 
-        If the worker ended because it was replaced, the driver is told which trials it had last, because they may wait
-        for that, and the user is told nothing. The files that say how the worker ended are deleted.
+        The user is told why the worker was lost and from where the trial continues. If the worker ended because it was
+        replaced, the driver is told which trials it had last, because they may wait for that, and the user is told
+        nothing. The files that say how the worker ended are deleted.
         """
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading

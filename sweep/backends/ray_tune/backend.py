@@ -96,7 +96,7 @@ class RayTune:
         bounds = ConcurrencyLimits(
             self.most, lambda fits: min(allowed(fits), self._limit_to_part(fits))
         )
-        # with GPU shares, `room` limits to the part of this sweep
+        # for trials with GPU shares, which `room` limits to the part of this sweep
         of_shares = ConcurrencyLimits(self.most, allowed)
         self._bounds = (bounds, of_shares)
         self._fits = self.cluster.room(self.devices, bounds, self.job.workers, self.job.aside)
@@ -104,11 +104,14 @@ class RayTune:
         self._given = store_target(self.job)
 
     def at_once(self, gpus: float) -> int:
-        """Return how many trials with ``gpus`` GPUs each can run at once now, at least 1; InputError if none fits."""
+        """Return how many trials with ``gpus`` GPUs each can run at once now, at least 1; InputError if none fits.
+
+        The limits `most` and `max_share` apply, but not the part of this sweep on a cluster that it shares.
+        """
         return self._fits_of(gpus)
 
     def limit(self, most: int | None) -> None:
-        """Run at most ``most`` trials at once from now on, None for no limit; trials that are running continue."""
+        """Run at most ``most`` trials at once from now on, None for as many as fit; running trials continue."""
         for bounds in self._bounds:
             bounds.most = most
 

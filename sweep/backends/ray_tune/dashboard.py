@@ -303,7 +303,10 @@ def _get_submitted_name() -> str | None:
 
 
 def _describe_command() -> str:
-    """Return the command line of this process, with ``python -m sweep`` or only the name of the program in front."""
+    """Return the command line of this process, with ``python -m sweep`` or only the name of the program in front.
+
+    Arguments are quoted as in a shell.
+    """
     program, *given = sys.argv
     name = "python -m sweep" if Path(program).name == "__main__.py" else Path(program).name
     return " ".join([name, *map(shlex.quote, given)])

@@ -137,7 +137,10 @@ class Gang:
                 return
 
     def save(self, folder: Path) -> Callable[[], None] | None:
-        """Save rank 0 alone, because all ranks have the same state; return what its trainable's ``save`` returns."""
+        """Save rank 0 alone, because all ranks have the same state; return what its trainable's ``save`` returns.
+
+        Raises RuntimeError before the first trial.
+        """
         return self._own_trainable.save(folder)
 
     def restore(self, folder: Path) -> int:
@@ -154,7 +157,11 @@ class Gang:
         return int(mine)
 
     def facts(self) -> Facts:
-        """Return the facts of rank 0, with the nodes of all ranks, each once, and the devices of all ranks."""
+        """Return the facts of rank 0, with the nodes of all ranks, each once, and the devices of all ranks.
+
+        Nodes are joined by commas, devices by semicolons. Of peers that serve rank 0, only the nodes are known. Raises
+        RuntimeError before the first trial.
+        """
         facts = self._own_trainable.facts()
         nodes = dict.fromkeys(str(one.node) for one in (facts, *self._peer_facts) if one.node)
         devices = ";".join(str(one.devices) for one in (facts, *self._peer_facts) if one.devices)
@@ -335,8 +342,8 @@ class Gang:
 
         ``here`` and ``error`` are the result and the exception of this rank, and ``answers`` the results of others by
         rank. ``lost`` says why ranks are lost. If several ranks have failed, the first error that is no consequence of
-        another rank's failure is raised. If there is none, but ranks are lost or have failed, WorkerLost is raised.
-        RuntimeError is raised if ranks have ended the call differently without a failure.
+        another rank's failure is raised. If there is none, but ranks are lost or have failed, WorkerLost is raised. If
+        ranks have ended the call differently without a failure, the peers are ended and RuntimeError is raised.
         """
         results = {0: here, **answers}
         failed = {
@@ -365,7 +372,10 @@ class Gang:
             raise error
 
     def _end_unequal_ranks(self, difference: str) -> None:
-        """End the peers and raise RuntimeError, because ranks have not computed the same, as ``difference`` says."""
+        """Disconnect this rank, end the peers and raise RuntimeError, because ranks have not computed the same.
+
+        ``difference`` says what differs, for the message.
+        """
         self._leave(difference)
         self.close()
         raise RuntimeError(f"ranks must compute the same, and {difference}")
