@@ -52,7 +52,7 @@ def join_frames(frames: Sequence[Frame]) -> Frame:
     """Join the frames of several sweeps, at least one; True and False stay what they are beside numbers.
 
     Rows are in the order of ``frames`` and are numbered again. Columns that a frame lacks have missing values in its
-    rows. A single frame is returned itself, not a copy.
+    rows, which turn whole numbers into floats. A single frame is returned itself, not a copy.
     """
     if len(frames) == 1:
         return frames[0]
@@ -150,11 +150,11 @@ class LoadedSweep:
 
         Raises the errors of `ranking`.
         """
-        found = make_columns(self.ranking())
-        _, sweeps = found["sweep"]
+        columns = make_columns(self.ranking())  # by name, each with its kind and a value per row
+        _, sweeps = columns["sweep"]
         dtypes = {"number": "float64", "integer": "Int64", "text": "str"}
         series = {}
-        for name, (kind, values) in found.items():
+        for name, (kind, values) in columns.items():
             if kind == "param":
                 series[name] = _convert_as_in_trials(values, sweeps)
             else:
@@ -215,9 +215,11 @@ class LoadedSweep:
         contributed, and its parameters, as ``param.NAME``. Raises `InputError` if the trial does not exist, or if
         several sweeps are loaded, and `StoreError` if sweep.json cannot be read.
         """
-        folder, trials = self._get_only_folder("lineage()"), self.sweeps[0].trials
-        if trial not in (there := {one.trial for one in trials}):
-            raise folder.make_no_trial_error(trial, there)
+        folder = self._get_only_folder("lineage()")
+        trials = self.sweeps[0].trials
+        numbers = {one.trial for one in trials}
+        if trial not in numbers:
+            raise folder.make_no_trial_error(trial, numbers)
         rows = []
         for step in lineage_of(trials, trial):
             row: dict[str, object] = {
@@ -385,6 +387,7 @@ class LoadedSweep:
         """
         if len(self.folders) == 1:
             return self.folders[0]
+        # the hint takes the first sweep as an example
         names = [*name_uniquely(self.folders)]
         hint = f"load one of them, as in sweep.load({self.folders[0].called!r}).{what}"
         raise InputError.one(

@@ -508,7 +508,10 @@ class Saver:
         self.blocked_s += time.monotonic() - began
 
     def find_last_checkpoint(self) -> Path | None:
-        """Return the folder of the checkpoint that was last saved or restored; None if it does not exist."""
+        """Return the folder of the checkpoint that was last saved or restored; None if there is none or it is gone.
+
+        One that a thread is still writing does not exist yet.
+        """
         path = self.folder / _name_checkpoint(self.epoch)
         return path if path.is_dir() else None
 

@@ -25,8 +25,8 @@ def record_reads(job: Job, *, is_own_process: bool) -> None:
     """Start to record which files, folders and variables the trials of ``job`` read in this process.
 
     What was recorded for an earlier session is discarded, except what the trainable's modules or the cells of a
-    notebook have read. What is read from the results folder is not recorded. With ``is_own_process``, the process only
-    trains trials, so that everything it reads belongs to them.
+    notebook have read, and unless `continue_record` was called for ``job``. What is read from the results folder is not
+    recorded. With ``is_own_process``, the process only trains trials, so that everything it reads belongs to them.
     """
     recorder.install()
     native_readers.install()
@@ -52,7 +52,8 @@ def _name_session(job: Job) -> str:
 def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return the files, folders and variables that this process has read for trials so far.
 
-    The files of the trainable's own modules and what was read to load the data are left out. Modules of the trainable
+    The files of the trainable's own modules and what was read to load the data are left out. Paths below the working
+    folder or an import folder are relative to it and begin with ``./``. Modules of the trainable
     that drew numbers at their import are named as well. ``declared`` are the paths and patterns that the trainable
     names in ``depends_on``, or None if it has none. Declared files that were not read are added with their present
     fingerprints. If ``declared`` is None, ``unknown`` of the result has the reasons why other reads are not known, such
@@ -95,7 +96,8 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
 def collect_declared_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return the present fingerprints of the files that ``declared``, the trainable's ``depends_on``, names.
 
-    Nothing but these files is in the result; if ``declared`` is None, it is empty. Raises `TrainableError` if a pattern
+    Nothing but these files is in the result; if ``declared`` is None, it is empty. Paths below the working folder or an
+    import folder begin with ``./``. Raises `TrainableError` if a pattern
     in ``declared`` is not valid.
     """
     folders = _list_folder_names(job.working_folder, job.import_folders)
@@ -108,8 +110,9 @@ def collect_declared_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
 def collect_data_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return the files, folders and variables that this process has read to load its data.
 
-    They are not among the inputs of a trial, which have the fingerprint of the data instead. ``unknown`` of the result
-    has the reasons why other reads are not known only if ``declared``, the trainable's ``depends_on``, is None.
+    They are not among the inputs of a trial, which have the fingerprint of the data instead. Paths below the working
+    folder or an import folder begin with ``./``. ``unknown`` of the result has the reasons why other reads are not
+    known only if ``declared``, the trainable's ``depends_on``, is None.
     """
     reads = recorder.reads_apart
     folders = _list_folder_names(job.working_folder, job.import_folders)
@@ -206,7 +209,7 @@ def _list_folder_names(working_folder: Path | None, import_folders: Iterable[Pat
     folders = [*import_folders]
     if working_folder is not None:
         folders.insert(0, working_folder)
-    both = []
+    both: list[str] = []
     for folder in folders:
         both += [str(Path(folder).absolute()), os.path.realpath(folder)]
     return list(dict.fromkeys(both))
@@ -237,7 +240,8 @@ def _make_absolute(path: str, folders: Sequence[str]) -> str:
 def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
     """Return the files that the paths and patterns in ``declared`` name; a folder names all files below it.
 
-    Relative paths begin in the first of ``folders``, or in the working folder if there are no folders. The results are
+    Relative paths begin in the first of ``folders``, or in the working folder if there are no folders, and ``~`` is the
+    home folder. The results are
     absolute paths without symbolic links. A path or pattern that matches nothing is returned like a file, and a file
     that is named twice is there twice. Raises `TrainableError` if a pattern is not valid.
     """

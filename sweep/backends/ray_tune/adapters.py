@@ -243,7 +243,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         nothing. The files that say how the worker ended are deleted.
         """
         text = Path(trial.error_file).read_text() if trial.error_file else ""
-        _, _, error = text.partition("\n")  # a heading
+        _, _, error = text.partition("\n")  # without the heading
         # its trial names the worker's files, see `TrialWorker._take`
         first_order: Order = trial.config["orders"][0]
         job: Job = trial.config["job"]

@@ -92,7 +92,7 @@ class RayTune:
 
     def __post_init__(self) -> None:
         self._sharing = None
-        allowed = partial(count_allowed_trials, max_share=self.max_share)
+        allowed = partial(count_allowed_trials, max_share=self.max_share)  # of those that fit
         bounds = ConcurrencyLimits(
             self.most, lambda fits: min(allowed(fits), self._limit_to_part(fits))
         )

@@ -237,8 +237,8 @@ def connect(
 def _simulating_gpus(simulated_gpus: int | None) -> Iterator[None]:
     """Remove ``CUDA_VISIBLE_DEVICES`` inside the block if GPUs are simulated, that is unless the argument is None.
 
-    The variable has its earlier value after the block. Otherwise Ray would refuse to start with more GPUs than the
-    variable names. Workers hide all GPUs themselves.
+    Otherwise Ray would refuse to start with more GPUs than the variable names. Workers hide all GPUs themselves. The
+    variable has its earlier value after the block.
     """
     if simulated_gpus is None:
         yield

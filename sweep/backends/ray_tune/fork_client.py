@@ -73,7 +73,7 @@ def _request_worker(connection: socket.socket) -> bool:
     """Ask the fork server to start a worker in place of this process; return False if it does not.
 
     The request has this process's arguments, environment, folder, output streams, process group, blocked signals and
-    limit of open files.
+    limit of open files. Waits for the server's answer.
     """
     request = {
         "arguments": sys.argv[1:],

@@ -83,7 +83,7 @@ class Gang:
         """Begin a trial on all ranks; for the first trial, start the peers before.
 
         Raises RuntimeError if ranks have loaded different data, WorkerLost if one is lost, and otherwise the error that
-        a rank has raised.
+        a rank has raised. After an error that does not only end the trial, this gang cannot be used again.
         """
         self._trial = assignment.trial
         if self._ranks is None:
@@ -111,7 +111,8 @@ class Gang:
 
         ``report`` gets the epochs of rank 0. Each call of a rank trains one epoch, because the report function that it
         gets always returns False. Raises RuntimeError if ranks disagree about the epoch or its loss, WorkerLost if one
-        is lost, and otherwise the error that a rank has raised.
+        is lost, and otherwise the error that a rank has raised. After an error that does not only end the trial, this
+        gang cannot be used again.
         """
         while True:
             epochs: list[EpochReported] = []  # that this rank trains in this turn: one, or none if none is left
@@ -147,7 +148,8 @@ class Gang:
         """Continue from a checkpoint on all ranks; return its epoch.
 
         A rank that does not have the checkpoint downloads it. Raises ValueError if ranks restore different epochs,
-        WorkerLost if one is lost, and otherwise the error that a rank has raised.
+        WorkerLost if one is lost, and otherwise the error that a rank has raised. Except after WorkerLost, another
+        checkpoint can be tried.
         """
         mine, *theirs = self._call_all_ranks(
             "restore", (folder,), lambda: self._own_trainable.restore(folder), BEGIN_S
@@ -590,8 +592,8 @@ class PeerWatcher:
     def _replace(self, rank: int, peer: _Peer, reason: str) -> None:
         """Start another actor in place of a lost peer; record a server, or a worker lost too often, as lost instead.
 
-        A worker was lost too often if three replacements in a row have not answered. The peer's actor is ended first.
-        After `close`, nothing else is done.
+        A worker was lost too often if three replacements in a row have not answered. A replacement becomes a line of
+        `told`. The peer's actor is ended first. After `close`, nothing else is done.
         """
         _kill(peer.actor)  # one that is only silent must not come back beside its replacement
         if self._closed.is_set():
