@@ -42,8 +42,8 @@ def _list_facts(one: Sweep) -> Iterator[str]:
     """Yield the state, the counts, the duration and the best trial of a sweep, as far as there are any.
 
     The best trial is left out if the sweep cannot be ranked or no trial has completed. It has the mean scores of its
-    configuration, the parameters that vary in the sweep and, if the configuration was repeated, the verdict on that.
-    Of several configurations on the Pareto front, their number is said and the first one is shown.
+    configuration, the parameters that vary in the sweep and, if the configuration was repeated, the verdict on that. Of
+    several configurations on the Pareto front, their number is said and the first one is shown.
     """
     yield one.state
     yield counted_by(Counter(trial.status for trial in one.trials)) or "no trials yet"

@@ -27,10 +27,9 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
     ``name`` is a name in the folder ``results``, the path or URL of a sweep's folder, or a list of these; ``*``, ``?``
     and ``[...]`` in the last part are wildcards. A pattern without a folder is looked up in ``results`` and, if nothing
     matches there, in the current folder. A sweep that is named twice is loaded once. The object shows the sweep as it
-    is now; load it again to get newer results. Nothing is written to the sweeps; of those in an object
-    store, the local copies are updated. Raises `InputError` if a name or
-    pattern matches no sweep or the list is empty, and `StoreError` if a sweep is damaged or its object store is
-    unavailable.
+    is now; load it again to get newer results. Nothing is written to the sweeps; of those in an object store, the local
+    copies are updated. Raises `InputError` if a name or pattern matches no sweep or the list is empty, and `StoreError`
+    if a sweep is damaged or its object store is unavailable.
     """
     names = [name] if isinstance(name, str | Path) else list(name)
     if not names:

@@ -251,8 +251,8 @@ def read_verified_manifest(checkpoint: Path) -> Manifest:
 def trim(folder: Path, keep: int, written: str = "") -> None:
     """Delete a trial's local checkpoints except the ``keep`` newest, the one with the smallest loss, and ``written``.
 
-    ``written`` is the name of the one just written; an earlier attempt may have left checkpoints of later epochs.
-    The loss is that in the manifest, infinity if it is damaged; of equal losses, that of the latest epoch counts as the
+    ``written`` is the name of the one just written; an earlier attempt may have left checkpoints of later epochs. The
+    loss is that in the manifest, infinity if it is damaged; of equal losses, that of the latest epoch counts as the
     smallest. Incomplete checkpoints are deleted too, so none may be being written. What cannot be deleted is left.
     """
     newest = _sort_newest_first(folder)

@@ -53,11 +53,11 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return the files, folders and variables that this process has read for trials so far.
 
     The files of the trainable's own modules and what was read to load the data are left out. Paths below the working
-    folder or an import folder are relative to it and begin with ``./``. Modules of the trainable
-    that drew numbers at their import are named as well. ``declared`` are the paths and patterns that the trainable
-    names in ``depends_on``, or None if it has none. Declared files that were not read are added with their present
-    fingerprints. If ``declared`` is None, ``unknown`` of the result has the reasons why other reads are not known, such
-    as a connection to another machine. Otherwise it is empty, because the author vouches for the declared paths.
+    folder or an import folder are relative to it and begin with ``./``. Modules of the trainable that drew numbers at
+    their import are named as well. ``declared`` are the paths and patterns that the trainable names in ``depends_on``,
+    or None if it has none. Declared files that were not read are added with their present fingerprints. If ``declared``
+    is None, ``unknown`` of the result has the reasons why other reads are not known, such as a connection to another
+    machine. Otherwise it is empty, because the author vouches for the declared paths.
 
     Raises:
         TrainableError: if a pattern in ``declared`` is not valid.
@@ -97,8 +97,7 @@ def collect_declared_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return the present fingerprints of the files that ``declared``, the trainable's ``depends_on``, names.
 
     Nothing but these files is in the result; if ``declared`` is None, it is empty. Paths below the working folder or an
-    import folder begin with ``./``. Raises `TrainableError` if a pattern
-    in ``declared`` is not valid.
+    import folder begin with ``./``. Raises `TrainableError` if a pattern in ``declared`` is not valid.
     """
     folders = _list_folder_names(job.working_folder, job.import_folders)
     files = {}
@@ -241,9 +240,9 @@ def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
     """Return the files that the paths and patterns in ``declared`` name; a folder names all files below it.
 
     Relative paths begin in the first of ``folders``, or in the working folder if there are no folders, and ``~`` is the
-    home folder. The results are
-    absolute paths without symbolic links. A path or pattern that matches nothing is returned like a file, and a file
-    that is named twice is there twice. Raises `TrainableError` if a pattern is not valid.
+    home folder. The results are absolute paths without symbolic links. A path or pattern that matches nothing is
+    returned like a file, and a file that is named twice is there twice. Raises `TrainableError` if a pattern is not
+    valid.
     """
     found: list[str] = []
     for named in declared:

@@ -127,8 +127,7 @@ def serve(listener: socket.socket) -> ForkRequest | None:
     """Fork a worker for each request that comes to ``listener``, until standard input is closed.
 
     Nothing more may be written to standard input. Returns the request in each worker, and None in the server. The
-    server sends workers' exit codes to their clients,
-    and kills the worker of a client that has ended.
+    server sends workers' exit codes to their clients, and kills the worker of a client that has ended.
     """
     # When a worker ends, SIGCHLD makes Python write to `wakes`, so that `select` returns. Python does this only for
     # signals that have a handler, and the descriptor must not block.
