@@ -153,8 +153,7 @@ class Cluster:
             nonlocal looked, fits
             is_constant = self.local and fits > 0  # one machine, which was counted
             if not is_constant and time.monotonic() - looked > LOOK_S:
-                looked = time.monotonic()
-                fits = self.fits(devices, workers, aside)
+                looked, fits = time.monotonic(), self.fits(devices, workers, aside)
             return max(min(bounds.limit(fits), bounds.most or fits), 1)
 
         return count_room
