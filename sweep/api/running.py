@@ -199,8 +199,7 @@ def make_viewer_here(spec: Spec, notes: Sequence[str], how: Options) -> MakeView
         ``terminal``, which every function of this kind is given, has no effect: the view finds its terminal by itself.
         """
         view: View = on_terminal(spec, how)
-        is_notebook_shown = not how.quiet and is_here()
-        if is_notebook_shown:
+        if not how.quiet and is_here():  # this is a notebook, in which the cell shows the view
             # the inner view only follows the events and makes the picture, which the outer one draws
             view = NotebookView(on_terminal(spec, replace(how, quiet=True)), display())
         for line in (*notes, *how.opening(folder)):
