@@ -163,9 +163,7 @@ def train_trials(
     room = partial(backend.room, driver)
     publishers = []
     if backend.sweep_status:
-        publishers.append(
-            Publisher(driver, job, backend.sweep_status, room, backend.cluster.page)
-        )
+        publishers.append(Publisher(driver, job, backend.sweep_status, room, backend.cluster.page))
     wait_reporters = []
     if sharing is not None:
         wait_reporters.append(RoomWaitReporter(backend.devices, sharing, notice))

@@ -115,7 +115,9 @@ class Gang:
         gang cannot be used again.
         """
         while True:
-            epochs: list[EpochReported] = []  # that this rank trains in this turn: one, or none if none is left
+            epochs: list[
+                EpochReported
+            ] = []  # that this rank trains in this turn: one, or none if none is left
 
             # `epochs` is a default value, so that each function keeps the list of its own turn of the loop.
             def record_epoch(epoch: EpochReported, epochs: list[EpochReported] = epochs) -> bool:
@@ -274,7 +276,6 @@ class Gang:
 
         _, *nodes = self._call_all_ranks("join", join_arguments, join, SKEW_S)
         if servers:
-
             # called by the watcher in place of a lost peer
             def start_again(rank: int) -> tuple[Any, Any]:
                 actor = start_actor(rank)
@@ -321,7 +322,9 @@ class Gang:
                 self._leave(f"rank 0: {here.error}: {here.text}")
         answers, lost = self._collect_answers(calls, AFTER_S if fails else patience_s)
         if self._peer_watcher is not None:
-            if here.is_consequence:  # of the loss of a peer, which the watching thread may find only now
+            if (
+                here.is_consequence
+            ):  # of the loss of a peer, which the watching thread may find only now
                 self._peer_watcher.found.wait(AFTER_S)
             lost |= self._peer_watcher.lost
         try:
@@ -566,7 +569,9 @@ class PeerWatcher:
         A heartbeat is requested `PULSE_S` seconds after the last answer. A peer is lost if its actor is gone, its
         answer is an error, or it does not answer within its ``patience_s``.
         """
-        waited = time.monotonic() - peer.since  # since the call was made or, without one, the last answer came
+        waited = (
+            time.monotonic() - peer.since
+        )  # since the call was made or, without one, the last answer came
         if peer.call is None:
             if waited > PULSE_S:
                 peer.call = peer.actor.heartbeat.remote()
