@@ -20,7 +20,7 @@ def shared_data_name(results_folder: Path) -> str:
 def shared_data_prefix(results_folder: Path) -> str:
     """Return what the names of a sweep's shared-data folders begin with, in all its sessions.
 
-    ``results_folder`` must be the path that the driver uses.
+    It has a hash of the resolved path of ``results_folder``, which must be the path that the driver uses.
     """
     digest = hashlib.sha256(str(results_folder.resolve()).encode()).hexdigest()
     return f"sweep-data-{digest[:16]}-"

@@ -56,22 +56,22 @@ class StoredCheckpoints:
     def fetch(self, folder: Path, trial: int, patience_s: float) -> Iterator[Path]:
         """Yield the local folders of a trial's checkpoints, that of the latest epoch first, each once it is copied.
 
-        Only complete checkpoints are copied, below ``folder``, the local results folder. One that was deleted meanwhile
-        is left out. An unavailable store is tried again for ``patience_s`` seconds; then `StoreError` is raised.
+        Only complete checkpoints are copied, below ``folder``, the local results folder. One that is there already and
+        intact is yielded as it is, and one that was deleted from the store meanwhile is left out. Each time, an
+        unavailable store is tried again for ``patience_s`` seconds; then `StoreAway` is raised. Raises OSError or
+        `StoreError` if this machine's disk cannot be written.
         """
         here = folder / checkpoint_key(trial)
-        for name, files in call_patiently(
-            lambda: list_checkpoints(self.store, trial), patience_s
-        ).items():
-            if call_patiently(
-                partial(_copy_from_store, self.store, here / name, trial, files), patience_s
-            ):
+        stored = call_patiently(lambda: list_checkpoints(self.store, trial), patience_s)
+        for name, files in stored.items():
+            copy = partial(_copy_from_store, self.store, here / name, trial, files)
+            if call_patiently(copy, patience_s):  # otherwise it was deleted meanwhile
                 yield here / name
 
     def keep_best(self, trial: int) -> int:
         """Delete an ended trial's complete checkpoints except the last and the best; return the bytes of those kept.
 
-        Incomplete checkpoints are neither deleted nor counted.
+        The best one has the smallest loss in its manifest. Incomplete checkpoints are neither deleted nor counted.
         """
         left = trim_in_store(self.store, trial, keep=1)
         return sum(entry.size for files in left.values() for entry in files)
@@ -83,16 +83,16 @@ class StoredCheckpoints:
     def upload(self, folder: Path, trial: int) -> None:
         """Upload a trial's checkpoints in ``folder``, its local one; raise `StoreError` if that fails for 300 s.
 
-        Waits until they are uploaded. Those that the store has with the same manifest are not sent again, and none is
-        deleted there.
+        Waits until they are uploaded. Those that the store has with the same manifest are not sent again, and no other
+        checkpoint is deleted there.
         """
-        sender = Sender(self.store, folder, trial, lambda: None)
+        sender = Sender(self.store, folder, trial, trim=lambda: None)
         sender.send()
         sender.settle()
 
 
 def make_sender(job: Job, folder: Path, trial: int, unusable: Iterable[str]) -> Sender:
-    """Return a `Sender` for a trial's checkpoints in ``folder``.
+    """Return a `Sender` for a trial's checkpoints in ``folder``; it uploads nothing before its `send` is called.
 
     After each upload, it deletes all but the best and the `Job.checkpoint_keep` newest checkpoints in the store, and
     after the first upload also those with the names ``unusable``, which could not be restored.
@@ -103,7 +103,10 @@ def make_sender(job: Job, folder: Path, trial: int, unusable: Iterable[str]) -> 
 
 
 def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObject]]:
-    """Return the files of each complete checkpoint of a trial by its name, that of the latest epoch first."""
+    """Return the files of each complete checkpoint of a trial by its name, that of the latest epoch first.
+
+    A checkpoint is complete if its manifest is in the store. Raises `StoreAway` if the store is unavailable.
+    """
     checkpoint_files: dict[str, list[StoredObject]] = defaultdict(list)
     for entry in store.entries(checkpoint_key(trial)):
         # checkpoints/TRIAL/CHECKPOINT/FILE, as in `checkpoint_key`
@@ -125,8 +128,10 @@ def _copy_from_store(
 ) -> bool:
     """Copy a checkpoint from the store to the folder ``final``; return False if it was deleted meanwhile.
 
-    ``files`` are its objects in the store. If the folder has the same manifest and is intact, nothing is copied;
-    otherwise it is replaced. Waits while another process copies a checkpoint of this trial.
+    ``files`` are its objects in the store. If the folder has the same manifest and is intact, nothing is copied, and
+    True is returned; otherwise it is replaced. Waits while another process copies a checkpoint of this trial, by a lock
+    file beside the folder. Raises `StoreAway` if the store is unavailable, and OSError or `StoreError` if the disk
+    cannot be written.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     # several processes of a trial may want the same one
@@ -136,9 +141,8 @@ def _copy_from_store(
         aside = final.with_name(f"fetching-{get_process_name()}")
         shutil.rmtree(aside, ignore_errors=True)
         prefix = f"{checkpoint_key(trial)}/{final.name}/"
-        # deleted in the store meanwhile: False
         with (
-            suppress(FileNotFoundError),
+            suppress(FileNotFoundError),  # a file was deleted in the store meanwhile
             removed_if_it_fails(aside),
         ):
             # Beside the final folder, so that an interrupted download never looks like a checkpoint.
@@ -146,13 +150,14 @@ def _copy_from_store(
             shutil.rmtree(final, ignore_errors=True)
             aside.rename(final)
             return True
-    return False
+    return False  # after a suppressed error
 
 
 def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[StoredObject]]:
     """Delete a trial's checkpoints except the best and the ``keep`` newest; return the files left, by checkpoint name.
 
-    Incomplete checkpoints are neither deleted nor returned.
+    The best one has the smallest loss in its manifest. Incomplete checkpoints are neither deleted nor returned. Raises
+    `StoreAway` if the store is unavailable.
     """
     there = list_checkpoints(store, trial)
     if len(there) > keep:  # otherwise all are spared, and no manifest has to be read
@@ -169,7 +174,10 @@ def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[S
 
 
 def delete_epochs(store: ObjectStore, trial: int, names: Iterable[str]) -> None:
-    """Delete checkpoints of a trial by their names, manifest first, so that no incomplete one looks complete."""
+    """Delete checkpoints of a trial by their names, manifest first, so that no incomplete one looks complete.
+
+    Names without files in the store are ignored. Raises `StoreAway` if the store is unavailable.
+    """
     for name in names:
         keys = []
         for entry in store.entries(f"{checkpoint_key(trial)}/{name}"):
@@ -225,7 +233,7 @@ class Sender:
         """Start to upload the local checkpoints that the store lacks or has with another manifest, in a thread.
 
         Superseded checkpoints in the store are deleted afterwards. Raises `StoreError` if an earlier upload has failed,
-        and then starts none.
+        and RuntimeError after `close`; then none is started.
         """
         done = [upload for upload in self._uploads if upload.done()]
         # `done()` is not asked again: an upload that fails just now would be removed without raising its error.
@@ -235,7 +243,10 @@ class Sender:
         self._uploads.append(self._pool.submit(self._upload_patiently))
 
     def settle(self) -> None:
-        """Wait for all uploads that were started since the last call. Raises `StoreError` if one has failed."""
+        """Wait for all uploads that were started and not waited for yet.
+
+        Raises the `StoreError` of the first that has failed, without waiting for those after it.
+        """
         uploads, self._uploads = self._uploads, []  # emptied before: each error is raised only once
         for upload in uploads:
             upload.result()
@@ -269,20 +280,21 @@ class Sender:
             raise _NoLongerNeeded
 
     def _upload(self) -> None:
-        """Upload the checkpoints that the store lacks, oldest first, and delete superseded ones there.
+        """Upload the checkpoints that the store lacks, oldest first, and delete superseded and unusable ones there.
 
         One that the store has with another manifest is replaced, and one that was deleted here meanwhile is left out.
-        If the sender is closed meanwhile, return after the present checkpoint, and delete none.
+        If the sender is closed meanwhile, return after the present checkpoint, and delete none. Raises `StoreAway` if
+        the store is unavailable.
         """
         here = {}
         for path in self.folder.glob("epoch-*"):
             here[path.name] = path
         there = list_checkpoints(self.store, self.trial)
         for name, path in sorted(here.items(), key=lambda item: order_by_epoch(item[0])):
+            if name in self._sent:  # by an earlier call
+                continue
             # One of the same name in the store may be of an earlier attempt of the trial; then it is replaced.
-            if name in self._sent or (
-                name in there and _is_same_checkpoint(self.store, self.trial, path)
-            ):
+            if name in there and _is_same_checkpoint(self.store, self.trial, path):
                 continue
             files = []
             for file in path.rglob("*"):
@@ -298,9 +310,9 @@ class Sender:
             except FileNotFoundError:  # deleted meanwhile: without a manifest, it does not count
                 continue
             self._sent.add(name)
-            # whoever trains or ends the trial next deletes what is superseded
             if self._is_closed.is_set():
-                return
+                return  # whoever trains or ends the trial next deletes what is superseded
+        # Not before another checkpoint is there, from which the trial can continue.
         if self._sent and self.unusable:
             delete_epochs(self.store, self.trial, sorted(self.unusable - self._sent))
             self.unusable.clear()  # once is enough

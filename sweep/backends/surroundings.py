@@ -24,36 +24,40 @@ class Surroundings:
     """
 
     def __init__(self, folder: Path | None, *, alone: bool = False) -> None:
-        self._alone = alone
+        self._only_trains = alone
         if folder is not None and folder.is_dir():
-            self._start = folder
+            self._start_folder = folder
         else:
-            self._start = Path.cwd()
-        self._imported = False
-        self._at = self._start  # working folder of the present trial
-        # streams that the trial has put in place of Python's own
-        self._streams: tuple[TextIO, TextIO] | None = None
-        self._outputs: dict[int, int] = {}  # copies of the file descriptors 1 and 2
+            self._start_folder = Path.cwd()
+        self._has_imported = False
+        self._trial_folder = self._start_folder  # working folder of the present trial
+        # streams that the trial has put in place of Python's own; None if it has not
+        self._trial_streams: tuple[TextIO, TextIO] | None = None
+        self._output_copies: dict[int, int] = {}  # copies of the file descriptors 1 and 2
         self._close_outputs = weakref.finalize(self, _close_all, ())
         self.keep_outputs()
         # What a library sets while a trial imports it later belongs to all trials, and is not undone with the trial's.
-        self._settings = imports.adopt_library_settings(settings.SavedSettings())
-        self._of_import: settings.Values = {}  # settings made by importing the author's code, if the process is shared
-        self._of_trial: settings.Values = {}  # settings made by the present trial
-        self._is_inside = False
+        self._saved_settings = imports.adopt_library_settings(settings.SavedSettings())
+        # settings made by importing the author's code, if the process is shared
+        self._import_settings: settings.Values = {}
+        self._trial_settings: settings.Values = {}  # settings made by the present trial
+        self._is_inside = False  # whether a block of `inside` runs
         self.resisting: list[str] = []  # settings that a trial has changed permanently
 
     def keep_outputs(self) -> None:
-        """Make every later trial begin with the standard output and standard error that this process has now."""
+        """Make every later trial begin with the standard output and standard error that this process has now.
+
+        These are its file descriptors 1 and 2, of which copies are kept, unless they are closed.
+        """
         self._close_outputs()
         # A process may have been started with closed outputs.
-        self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
-        self._close_outputs = weakref.finalize(self, _close_all, tuple(self._outputs.values()))
+        self._output_copies = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
+        self._close_outputs = weakref.finalize(self, _close_all, tuple(self._output_copies.values()))
 
     def check(self) -> None:
         """Raise FileNotFoundError if neither the trial's folder nor the one in which trials begin exists."""
-        if not (self._at.is_dir() or self._start.is_dir()):
-            raise FileNotFoundError(f"{self._start}, in which trials begin, is no longer there")
+        if not (self._trial_folder.is_dir() or self._start_folder.is_dir()):
+            raise FileNotFoundError(f"{self._start_folder}, in which trials begin, is no longer there")
 
     @contextmanager
     def inside(self, *, anyhow: bool = False) -> Iterator[None]:
@@ -64,40 +68,44 @@ class Surroundings:
         FileNotFoundError is raised or, with ``anyhow``, the block runs in the present folder. With ``anyhow``, the
         caller must therefore call `check`.
         """
-        back = None if self._alone else _get_current_folder()  # the caller's folder
-        before = (sys.stdout, sys.stderr)  # the caller's streams
+        callers_folder = None if self._only_trains else _get_current_folder()
+        callers_streams = (sys.stdout, sys.stderr)
         if not anyhow:
             self.check()
         with suppress(FileNotFoundError, NotADirectoryError):  # `check` reports this
-            os.chdir(self._at if self._at.is_dir() else self._start)
-        sys.stdout, sys.stderr = self._streams or before
-        if not self._alone:
-            self._settings.save_present()  # the caller's, restored below
-            settings.apply_settings(self._of_trial)
+            os.chdir(self._trial_folder if self._trial_folder.is_dir() else self._start_folder)
+        sys.stdout, sys.stderr = self._trial_streams or callers_streams
+        if not self._only_trains:
+            self._saved_settings.save_present()  # the caller's, restored below
+            settings.apply_settings(self._trial_settings)
         self._is_inside = True
         try:
             with recorder.in_trial():
                 yield
         finally:
             self._is_inside = False
-            if not self._alone:
-                self._of_trial = self._settings.find_changed()  # before the next line undoes them
-                self._settings.restore()
+            if not self._only_trains:
+                self._trial_settings = self._saved_settings.find_changed()  # before the next line undoes them
+                self._saved_settings.restore()
             with suppress(FileNotFoundError):  # the trial has deleted it
-                self._at = Path.cwd()
+                self._trial_folder = Path.cwd()
             now = (sys.stdout, sys.stderr)
-            self._streams = None if now == before else now
+            self._trial_streams = None if now == callers_streams else now
             # The caller gets its own streams back, and usable ones if the trial has closed them.
-            sys.stdout = self._open(before[0], 1)
-            sys.stderr = self._open(before[1], 2)
-            if back is not None and back.is_dir():
-                os.chdir(back)
+            sys.stdout = self._open(callers_streams[0], 1)
+            sys.stderr = self._open(callers_streams[1], 2)
+            if callers_folder is not None and callers_folder.is_dir():
+                os.chdir(callers_folder)
 
     def _open(self, file: TextIO, stream: int) -> TextIO:
-        """Return ``file``, or a new file for the descriptor ``stream``, 1 or 2, if the trial has closed ``file``."""
-        if not getattr(file, "closed", False) or stream not in self._outputs:
+        """Return ``file``, or a new file for the descriptor ``stream``, 1 or 2, if the trial has closed ``file``.
+
+        A new file writes where the descriptor pointed at the last `keep_outputs`. If the descriptor was closed then,
+        ``file`` is returned as it is.
+        """
+        if not getattr(file, "closed", False) or stream not in self._output_copies:
             return file
-        os.dup2(self._outputs[stream], stream)  # closing the file has closed the descriptor, too
+        os.dup2(self._output_copies[stream], stream)  # closing the file has closed the descriptor, too
         return open(
             stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
         )
@@ -108,32 +116,32 @@ class Surroundings:
         Call it inside `inside`, after the author's modules were imported, which may have changed them. The settings are
         those of `sweep.state.settings`. Each call takes over the settings, but only the first one the folder.
         """
-        if not self._imported:
-            self._start = Path.cwd()
-            self._imported = True
-        if self._alone:
-            self._settings.save_present()
+        if not self._has_imported:
+            self._start_folder = Path.cwd()
+            self._has_imported = True
+        if self._only_trains:
+            self._saved_settings.save_present()
         else:  # the saved settings are the caller's, so those of the import are kept as the difference from them
-            self._of_import = self._settings.find_changed()
+            self._import_settings = self._saved_settings.find_changed()
 
     def reset(self) -> None:
         """Undo what a trial has changed in the working folder, the standard streams and the settings.
 
-        The working folder, and in a shared process the settings, are those of a new trial only at the next `inside`;
-        but a process that only trains trials leaves a folder that was deleted now, because Tune asks for it before.
-        Settings that cannot be restored are added to `resisting`.
+        The file descriptors 1 and 2 are restored at once, and so are the settings, except in a shared process outside
+        of `inside`. The working folder changes only at the next `inside`; but a process that only trains trials leaves
+        a deleted one now, because Tune asks for it before. Settings that cannot be restored are added to `resisting`.
         """
-        self._at, self._streams = self._start, None
-        if self._alone and _get_current_folder() is None:
+        self._trial_folder, self._trial_streams = self._start_folder, None
+        if self._only_trains and _get_current_folder() is None:
             with suppress(FileNotFoundError, NotADirectoryError):  # `check` reports this
-                os.chdir(self._start)
-        for stream, copy in self._outputs.items():
+                os.chdir(self._start_folder)
+        for stream, copy in self._output_copies.items():
             os.dup2(copy, stream)
-        self._of_trial = self._of_import
+        self._trial_settings = self._import_settings
         # otherwise the settings are now the caller's, with nothing to undo
-        if self._alone or self._is_inside:
-            self.resisting += self._settings.restore()
-            settings.apply_settings(self._of_import)
+        if self._only_trains or self._is_inside:
+            self.resisting += self._saved_settings.restore()
+            settings.apply_settings(self._import_settings)
 
 
 def _get_current_folder() -> Path | None:

@@ -16,14 +16,15 @@ class UnreadParameters:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._unreported = {*job.unsure, *job.sometimes}
+        # parameters that may be unread, of which no call of `report_unread` has decided yet
+        self._undecided = {*job.unsure, *job.sometimes}
         self._unreported_settings = [*job.settings]  # keys of `training` not yet reported on
         self._present: frozenset[str] = frozenset()  # parameters of the present trial
-        self._seen: set[str] = set()  # names read so far, including those that do not exist
+        self._ever_read: set[str] = set()  # names read so far, including those that do not exist
         self.now: set[str] = set()  # names read by the present trial
 
     def wrap_params(self, params: Params) -> Params:
-        """Empty `now`, and return the next trial's parameters as a dict that adds each name that is read to `now`."""
+        """Begin a trial: empty `now`, and return a copy of its ``params`` that adds each name that is read to `now`."""
         self.now = set()
         self._present = frozenset(params)
         return RecordedParams(params, self.now)
@@ -34,7 +35,7 @@ class UnreadParameters:
         return self.now & {"epochs", *self._job.varying}
 
     def depends_on_file_alone(self, error: Incompatible) -> bool:
-        """Return whether every trial would be refused with this error, whatever values its parameters have.
+        """Return whether this error would refuse every trial, whatever values its parameters have.
 
         Parameters in ``error.about`` must have the same values in all trials, and the present trial must not have
         read a parameter that may decide whether the error is raised: one with a condition, or with several values that
@@ -53,34 +54,33 @@ class UnreadParameters:
         ``read`` has the keys that a training function has read by the end of its first epoch. Keys with their default
         value are not reported.
         """
-        unread = []
+        notices = []
         for key in self._unreported_settings:
             if key not in read:
-                unread.append(key)
+                notices.append(
+                    f"nothing has read training.{key} in a whole epoch, so it has no effect"
+                )
         self._unreported_settings = []
-        notices = []
-        for key in unread:
-            notices.append(f"nothing has read training.{key} in a whole epoch, so it has no effect")
         return notices
 
     def report_unread(self, params: Params) -> list[str]:
         """Return a line for each parameter in ``params``, those of the present trial, that no trial has read so far.
 
-        Call it after the trial has trained an epoch. Only parameters whose reads were not found in the source are
-        reported, each in one call at most. A parameter that is read only with some values of others (`Job.sometimes`)
-        is left to the calls for later trials if this trial has read a parameter by which code may choose
-        (`Job.choosing`).
+        Call it after the trial has trained an epoch. Only parameters of which the source does not show that they are
+        read in each trial are reported (`Job.unsure` and `Job.sometimes`), by name, each in one call at most. Those in
+        `Job.sometimes` are left to the calls for later trials if this trial has read a parameter by which code may
+        choose (`Job.choosing`).
         """
-        self._seen |= self.now
-        due = sorted(self._unreported & set(params))
+        self._ever_read |= self.now
+        due = sorted(self._undecided & set(params))
         # a trial with another choice may read what this one did not
         if self.now & {*self._job.choosing}:
             due = [name for name in due if name not in self._job.sometimes or name in self.now]
         # those that were read need no line, and the others get theirs now
-        self._unreported -= set(due)
+        self._undecided -= set(due)
         notices = []
         for name in due:
-            if name not in self._seen:
+            if name not in self._ever_read:
                 notices.append(self._describe_unread(name, params))
         return notices
 
@@ -92,7 +92,7 @@ class UnreadParameters:
         if name in self._job.sometimes:  # some choice reads it, so it is not misspelled
             hint = ""
         else:  # it may be a misspelling of a name that was read and that the trial does not have
-            hint = guess(name, self._seen - set(params))
+            hint = guess(name, self._ever_read - set(params))
         return f"nothing has read parameter {name!r} in a whole epoch" + (
             f"; {hint}" if hint else ""
         )

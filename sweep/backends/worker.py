@@ -136,15 +136,15 @@ class _Trial:
         return self.share >= 1
 
     def count(self, epoch: EpochReported) -> None:
-        """Record ``epoch`` as the last one trained, and in `decided` whether it has passed a decision epoch.
+        """Set `done` to the number of ``epoch``, and `decided` to whether it has passed a decision epoch.
 
-        If the trial's minutes are limited, the epoch's seconds are added to `trained_s`.
+        If the trial's minutes are limited, the epoch's seconds are added to `trained_s`. The epoch itself is not kept.
         """
-        before = self.units
+        units_before = self.units
         self.done = epoch.epoch
         if self.order.assignment.minutes is not None:
             self.trained_s += epoch.time_s
-        self.decided = passes_any(self.order.decision_epochs, before, self.units)
+        self.decided = passes_any(self.order.decision_epochs, units_before, self.units)
 
     def reset(self) -> None:
         """Reset the trial's progress before it begins in this process; the present step's epochs and `history` stay."""
@@ -155,7 +155,7 @@ class _Trial:
         self.paused = False
 
     def raise_error(self) -> None:
-        """Raise the error of the step's training, if there is one, and reset it."""
+        """Raise the error of the step's training and forget it; do nothing if there is none."""
         error = self.error
         self.error = None
         try:
@@ -204,7 +204,7 @@ class Worker:
         self._memory_bytes = memory_bytes
         self._make = make
         self._node = node or WorkerNode()
-        self._alone = node is not None
+        self._trains_only = node is not None
         self._trainable: Trainable | None = None
         self.surroundings = Surroundings(job.working_folder, alone=node is not None)
         self._taken = 0  # number of trials accepted
@@ -234,7 +234,8 @@ class Worker:
     def take(self, order: Order) -> None:
         """Release the present trial, if any, and accept ``order``; nothing is trained before the next step.
 
-        If the worker does not reuse its trainable, the present trainable is discarded.
+        What the trial before has changed in the process is undone. If the worker does not reuse its trainable, the
+        present trainable is discarded.
         """
         self.release()
         self.surroundings.reset()
@@ -249,7 +250,7 @@ class Worker:
         self._has_earlier_trials = contract.may_hold_memory(self._trainable)
 
     def find_hindrance(self, job: Job) -> str | None:
-        """Return why trials of another session, ``job``, must not use this process's trainable and data, or None.
+        """Return why trials of another session, ``job``, must not use this process's trainable and data; None if they may.
 
         They must not if the code has changed, if a file, folder or variable that was read here has changed, if a module
         has drawn random numbers under another seed, or if it is not known what was read. Raises TrainableError for an
@@ -285,7 +286,10 @@ class Worker:
         self._taken = earlier._taken
 
     def close(self) -> None:
-        """Release the present trial, if any; stop receiving the driver's messages and seeding imported modules."""
+        """Release the present trial, if any; stop receiving the driver's messages and seeding imported modules.
+
+        The trainable is kept, for `take_over` of another worker.
+        """
         self.release()
         self._stop_receiving()
         self._stop_seeding()
@@ -303,7 +307,10 @@ class Worker:
 
     @property
     def trainable(self) -> Trainable:
-        """Object that trains the trials, created at its first use. Raises what importing or creating it raises."""
+        """Object that trains the trials; it is created if there is none now, with the trial's settings.
+
+        Raises what importing or creating it raises.
+        """
         with self.surroundings.inside(anyhow=True):
             return self._get_trainable()
 
@@ -347,21 +354,25 @@ class Worker:
 
     @property
     def report(self) -> Report:
-        """Function to which the trainable reports the epochs of the present trial; RuntimeError if there is none."""
+        """Function to which the trainable reports the epochs of the present trial; see `_record_epoch`.
+
+        It returns whether to train another epoch. Raises RuntimeError if there is no trial.
+        """
         return partial(self._record_epoch, self._get_trial())
 
     def pause(self) -> None:
         """Record that the trainable returns because the step is over, although the trial may train on.
 
         `report` records this itself when it returns False. A caller that trains several trials together must call this
-        method for the trials that were stopped by the report of another trial.
+        method for the trials that were stopped by the report of another trial. Raises RuntimeError if there is no trial.
         """
         self._get_trial().paused = True
 
     def end_training(self, error: BaseException | None) -> Progress | None:
         """Conclude the step after the trainable returned (``error`` is None) or raised ``error``; return its progress.
 
-        None is returned if memory ran out and the trial has begun again; the caller must then train it once more.
+        None is returned if memory ran out and the trial has begun again; the caller must then train it once more. Raises
+        RuntimeError if there is no trial, and passes `StoppedAtOnce` and `WorkerLost` on.
         """
         trial = self._get_trial()
         trial.error = error
@@ -437,8 +448,8 @@ class Worker:
             error=outcome.traceback,
             at_target=is_early and self._describe_target(trial) is not None,
             facts=facts,
-            regardless=status is Status.FAILED
-            and not self._unread.varying,  # then each trial would fail
+            # without having read a parameter that varies: each trial would fail
+            regardless=status is Status.FAILED and not self._unread.varying,
             incompatible=outcome.incompatible,
         )
         return Ends(
@@ -469,8 +480,9 @@ class Worker:
         """Return the progress of a trial that has not ended: `Moves`, `SameData` or `Continues`.
 
         It is `Moves` if another worker must continue the trial (`_Trial.moves`); the trial is then cleaned up here. It
-        is `SameData`, once, if there are earlier results on the data that the trial has loaded (`Order.earlier_data`),
-        and otherwise `Continues`. The notices that wait for the user are put into the result and removed here.
+        is `SameData` if earlier sweeps have results on the data that the trial has loaded (`Order.earlier_data`, which
+        is emptied, so that this comes once), and otherwise `Continues`. The notices that wait for the user are moved
+        into the result.
         """
         epochs = tuple(trial.epochs)
         if trial.moves:
@@ -495,7 +507,7 @@ class Worker:
         if status in ERRORED:
             return f"its trial ended as {status}"
         reason = self._node.leaving() or self._explain_memory()
-        if not reason and self._alone:  # a process that does not only train cannot be replaced
+        if not reason and self._trains_only:  # any other process cannot be replaced
             return self._describe_stale() or None
         return reason
 
@@ -506,7 +518,8 @@ class Worker:
     def _is_refused_in_all(self, trial: _Trial, error: BaseException) -> bool:
         """Return whether an error is an `Incompatible` that would refuse every trial of the search alike.
 
-        Always False for a trial of the baseline or the confirmation, whose order is `Order.whole`.
+        That is decided by `UnreadParameters.depends_on_file_alone`. Always False for a trial of the baseline or the
+        confirmation, whose order is `Order.whole`.
         """
         of_the_search = not trial.order.whole
         return (
@@ -526,8 +539,12 @@ class Worker:
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
     def _collect_inputs(self) -> Inputs:
-        """Return what the trials of this process have read so far: here, on other ranks and in earlier processes."""
-        # of a `Gang`, which needs Ray to be imported
+        """Return what the trials of this process have read so far: here, on other ranks and in earlier processes.
+
+        The reads of other ranks are asked for, which may take seconds. Raises TrainableError for an invalid
+        ``depends_on``.
+        """
+        # a method of `Gang`, a class that cannot be imported here because it needs Ray
         absorb_reads = getattr(self._trainable, "absorb_reads", None)
         if absorb_reads is not None:
             absorb_reads()
@@ -565,8 +582,8 @@ class Worker:
     def _clean_up(self, trial: _Trial, *, kept: bool = True) -> None:
         """Wait for the trial's checkpoints, tell its code that it has ended, and undo its changes to the process.
 
-        Unless ``kept``, uploads are not waited for, and those that have not begun are dropped. Local files of
-        checkpoints in an object store are deleted. In a process that does more than train trials, changes to modules
+        Unless ``kept``, uploads are not waited for, and those that have not begun are dropped. If checkpoints are in an
+        object store, their local files are deleted. In a process that does more than train trials, changes to modules
         are only recorded. Errors of saving, and of the trial's code at its end, become notices.
         """
         try:
@@ -578,7 +595,7 @@ class Worker:
         raised = contract.end_trial(self._trainable)
         if raised:
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
-        if self._alone:
+        if self._trains_only:
             trials.restore_names()
         else:
             trials.record_changes()  # the process's owner may inspect what the last trial has left
@@ -615,10 +632,11 @@ class Worker:
         """Return how to train a trial again after it ran out of memory; None if nothing is left to try.
 
         The first of these that is possible is chosen: without what earlier trials left, with a larger share of the GPU
-        (raises _Crowded), with smaller micro-batches, in a fresh process.
+        (raises _Crowded), with smaller micro-batches, in a fresh process. The last one is not if this process has had
+        no other trial, or if the trial has come here from another process.
         """
         asked = trial.order.assignment
-        # With `make`, the trainable belongs to several processes or trials, and this worker alone cannot make another.
+        # With `_make`, the trainable belongs to several processes or trials, and this worker alone cannot make another.
         if self._has_earlier_trials and self._make is None:
             return _Retry("without what earlier trials left", trial.accumulate)
         if trial.order.shares and asked.devices.gpus < 1:
@@ -677,8 +695,9 @@ class Worker:
     def _prepare_trial(self, trial: _Trial) -> _Outcome | None:
         """Begin the trial; return the outcome of the step if it must not train now, otherwise None.
 
-        It must not if it was stopped, must move, has epochs from a checkpoint to report, or has loaded data for
-        which there are earlier results. None is returned too if the trial is done already.
+        It must not if the sweep was stopped, if another worker must begin it, because this node is taken away, if it
+        has epochs from a checkpoint to report, or if it has loaded data for which there are earlier results. None is
+        also returned if its checkpoint is of its last epoch.
         """
         if self.job.stop_file.exists():
             return _Outcome(Status.INTERRUPTED, "stopped before it began")
@@ -717,9 +736,10 @@ class Worker:
     def _conclude_step(self, trial: _Trial, stop_reason: str = "") -> _Outcome:
         """Return the outcome of a step that trains no more epochs, after saving the trial if necessary.
 
-        The trial has diverged if a loss or objective of the step is not finite. It is completed if it is whole, has
-        reached the target, or its trainable has returned by itself. It is interrupted if the sweep stops; otherwise it
-        runs on.
+        The trial has diverged if a loss or objective of the step is not finite. It is completed if it has trained all
+        its epochs or minutes, has reached the target, or its trainable has returned by itself. It is interrupted if the
+        sweep stops; otherwise it runs on. Notices about unread parameters may be added.
+
         ``stop_reason`` is the message with which the trainable has raised `Stopped`, or ``""``. Raises RuntimeError if
         the trial has never reported an epoch, DiskFault if the checkpoint cannot be written, and any exception of the
         trainable's own ``save``.
@@ -748,20 +768,21 @@ class Worker:
     def _save_if_due(self, trial: _Trial) -> None:
         """Save the trial if it moves, if it may pause now, or if a checkpoint is due.
 
-        If it may be pruned now, wait until its checkpoints are complete.
+        At a decision epoch, wait until its checkpoints are complete, and if it may pause, also until they are uploaded.
+        Raises DiskFault, and any exception of the trainable's own ``save``.
         """
         if trial.moves:
             self._save(trial)
             return
-        # it may be pruned, and its checkpoints deleted, which must not be half written then
-        decided = trial.decided
-        if decided and trial.order.waits:
+        # It may be pruned now, and its checkpoints deleted, which must not be half written then.
+        is_at_decision = trial.decided
+        if is_at_decision and trial.order.waits:
             self._save(trial)
             trial.saver.settle()
             trial.saver.settle_uploads()  # if it pauses now, any worker may continue it at once
         elif trial.saver.is_due([*map(self._loss, trial.epochs)]):
-            self._save(trial, beside=not decided)
-        elif decided:
+            self._save(trial, beside=not is_at_decision)
+        elif is_at_decision:
             trial.saver.settle()
 
     def _begin_trial(self, trial: _Trial) -> None:
@@ -779,13 +800,13 @@ class Worker:
         # if it begins again here, its last checkpoint may still be being written
         trial.saver.finish(kept=False)
         trial.reset()
-        kept = checkpoints.fetch_checkpoints(self.job.folder, trial.number, AWAY_S)
+        newest_first = checkpoints.fetch_checkpoints(self.job.folder, trial.number, AWAY_S)
         is_restored = False
-        unusable: list[str] = []
+        unusable: list[str] = []  # names of those that cannot be restored
         reason = "there is none"  # why no checkpoint was restored
         while not is_restored:
             with checkpoints.raising_disk_faults():
-                path = next(kept, None)
+                path = next(newest_first, None)
             # after the download, and anew for each checkpoint that is tried
             trial.since = time.monotonic()
             if path is None:  # none was saved, or all are unusable
@@ -808,8 +829,8 @@ class Worker:
     def _restore(self, trial: _Trial, path: Path, unusable: list[str]) -> str:
         """Begin the trial and restore it from the checkpoint in the folder ``path``; return why that is not possible.
 
-        Return "" if it was restored. Otherwise, the checkpoint's name is added to ``unusable``, unless the disk cannot
-        read it now. Raises what the trainable's ``begin`` raises, OtherData, and an error of ``restore`` that says that
+        Return "" if it was restored; then ``trial`` has the checkpoint's epoch and reports. Otherwise, the checkpoint's
+        name is added to ``unusable``, unless the disk cannot read it now. Raises what the trainable's ``begin`` raises, OtherData, and an error of ``restore`` that says that
         memory is out.
         """
         try:
@@ -844,8 +865,8 @@ class Worker:
     def _record_epoch(self, trial: _Trial, epoch: EpochReported) -> bool:
         """Check and record an epoch that the trainable has reported; return whether to train another in this step.
 
-        The trial's cost and, if its minutes are limited, the share that it has trained are added to the measures.
-        Raises ValueError if its number does not follow the last one or a number is too large for a float, and
+        The cost since the last epoch and, if the trial's minutes are limited, the share of its epochs or minutes that
+        it has trained are added to the measures. `_must_pause` says when the step ends. Raises ValueError if its number does not follow the last one or a number is too large for a float, and
         StoreError if the log could not hold it.
         """
         if epoch.epoch != trial.done + 1:
@@ -871,8 +892,8 @@ class Worker:
     def _must_move(self, trial: _Trial, epoch: EpochReported) -> bool:
         """Return whether another worker must continue the trial after its last ``epoch``.
 
-        It must if this node is taken away, or if the trial's share of a GPU has changed (unless it has only a few
-        seconds left to train). False in any case if its trainable cannot save.
+        It must if this node is taken away, or if the driver has given it another share of a GPU (unless it has only a
+        few seconds left to train). False in any case if its trainable cannot save.
         """
         if not contract.can_save(self._trainable):
             return False
@@ -895,10 +916,10 @@ class Worker:
         )
 
     def _cost(self, trial: _Trial, epoch: EpochReported) -> dict[str, float]:
-        """Return the cost of the trial's GPUs since its last epoch, or since this worker got it, as a measure by name.
+        """Return the cost of the trial's GPUs since the last call, or since this worker got it, as a measure by name.
 
-        If several trials are trained together, each pays an equal part. The mapping is empty if no price is known. Each
-        call begins a new period.
+        If ``epoch`` says that several trials were trained together, each pays an equal part. The mapping is empty if no
+        price is known. Each call begins a new period.
         """
         since = self._held_since
         self._held_since = time.monotonic()
@@ -912,7 +933,7 @@ class Worker:
         """Save a completed trial if its loss is below `Order.to_beat` or that is None; return the trial's outcome.
 
         Otherwise its checkpoint would not be kept, because enough other trials are better. ``reason`` is that of the
-        outcome, ``""`` for a trial that is trained whole.
+        outcome, ``""`` for a trial that has trained all its epochs or minutes. Raises what `_save` raises.
         """
         to_beat = trial.order.to_beat
         if to_beat is None or (trial.epochs and self._loss(trial.epochs[-1]) < to_beat):
@@ -926,7 +947,8 @@ class Worker:
     def _describe_target(self, trial: _Trial) -> str | None:
         """Return a text if the last epoch of the step has reached the sweep's target; otherwise None.
 
-        It has not if the step has no epochs, the sweep has no target, or the order is to train the trial `whole`.
+        None also if the step has no epochs, the sweep has no target, or the order is to train the trial to its end
+        (`Order.whole`).
         """
         if trial.order.whole or not trial.epochs:
             return None
@@ -937,10 +959,10 @@ class Worker:
         return next(filter(None, map(self.job.objective.explain_divergence, epochs)), "")
 
     def _save(self, trial: _Trial, *, beside: bool = False) -> None:
-        """Save the trial at its last epoch; do nothing if its trainable cannot save.
+        """Save the trial at its last epoch; do nothing if its trainable cannot save, or if that epoch is saved already.
 
-        With ``beside``, the files are completed while training continues. Raises DiskFault, and errors of the
-        trainable.
+        With ``beside``, the files are completed in a thread while training continues, and errors of that are raised by
+        a later call of the saver. Raises DiskFault, and any exception of the trainable's own ``save``.
         """
         if not contract.can_save(self._trainable):
             return  # such a trial begins again when it is resumed

@@ -42,7 +42,7 @@ class SweepJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether the job has ended."""
+        """Whether the job has ended: with success, with an error, or because it was stopped."""
         return self.state in ("SUCCEEDED", "FAILED", "STOPPED")
 
     @property
@@ -67,9 +67,10 @@ class Jobs:
             logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
 
     def sweeps(self) -> list[SweepJob]:
-        """Return all jobs that run or have run sweeps, sorted by the time of their start; those without one first.
+        """Return all jobs that run or have run sweeps, sorted by the time of their start, and then by id.
 
-        Raises `InputError` if the dashboard does not answer or refuses the request.
+        Jobs without such a time come first. Jobs that run something else are left out. Raises `InputError` if the
+        dashboard does not answer or refuses the request.
         """
         with self._asking():
             found = [one for one in self._client.list_jobs() if "sweep" in (one.metadata or {})]
@@ -80,16 +81,17 @@ class Jobs:
     def find(self, sweep: str) -> SweepJob:
         """Return the latest job of a sweep: of this user's, or of another user's sweep if written as ``user/sweep``.
 
-        Raises UnknownNameError if there is none, and `InputError` if the dashboard does not answer.
+        The job may be over. Raises UnknownNameError if the sweep has none, and `InputError` if the dashboard does not
+        answer or refuses the request.
         """
-        all_of_them = self.sweeps()
+        submitted = self.sweeps()
         address = sweep if "/" in sweep else f"{dashboard.get_user()}/{sweep}"
-        found = [job for job in all_of_them if job.address == address]
+        found = [job for job in submitted if job.address == address]
         if not found:
-            names = ", ".join(dict.fromkeys(job.address for job in all_of_them)) or "none"
+            names = ", ".join(dict.fromkeys(job.address for job in submitted)) or "none"
             what = f"no such sweep of {address.partition('/')[0]} was submitted to {self._address}"
             raise UnknownNameError.one(sweep, what, f"submitted are: {names}")
-        return found[-1]
+        return found[-1]  # the latest, because they are sorted by time
 
     def submit(
         self,
@@ -101,12 +103,15 @@ class Jobs:
     ) -> str:
         """Submit a job that runs the command line ``entrypoint`` on the cluster, and return its id.
 
+        The id is ``sweep-USER-SWEEP-NUMBER``. On a cluster that has just started, this waits up to 60 s until it can
+        run jobs.
+
         Arguments:
             package: the folder or archive with the files that the job needs.
             about: the sweep's name, its results and its file, under the keys ``sweep``, ``results`` and ``file``;
                 perhaps ``user``, who is otherwise this user, and further keys, which `get_metadata` returns.
             requirements: packages that pip installs for the job.
-            env: further environment variables of the job.
+            env: environment variables of the job; they take precedence over those that this method sets.
 
         Raises:
             RefusedError: if the sweep's latest job is not over, or the results have a sweep of that name by another
@@ -114,18 +119,19 @@ class Jobs:
             InputError: if the dashboard does not answer or refuses the job.
         """
         user = about.get("user") or dashboard.get_user()
-        there = self.sweeps()
-        earlier = [job for job in there if job.address == f"{user}/{about['sweep']}"]
+        submitted = self.sweeps()
+        earlier = [job for job in submitted if job.address == f"{user}/{about['sweep']}"]
         if earlier and not earlier[-1].is_over:
             what = f"is being run by job {earlier[-1].id} of {self._address}"
             raise RefusedError.one(
                 about["sweep"], what, f"stop it first, or follow it: sweep logs {about['sweep']}"
             )
-        same = [
-            job for job in there if (job.sweep, job.results) == (about["sweep"], about["results"])
-        ]
-        if theirs := {job.user for job in same} - {user}:
-            what = f"{about['results']} has a sweep of that name by {', '.join(sorted(theirs))}"
+        owners = set()  # users whose sweep would have the same folder
+        for job in submitted:
+            if (job.sweep, job.results) == (about["sweep"], about["results"]):
+                owners.add(job.user)
+        if others := owners - {user}:
+            what = f"{about['results']} has a sweep of that name by {', '.join(sorted(others))}"
             raise RefusedError.one(
                 about["sweep"], what, "choose another name, or results of your own: --results ..."
             )
@@ -134,7 +140,7 @@ class Jobs:
             "env_vars": {
                 "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_S),
                 "SWEEP_USER": user,
-                SUBMITTED_TO: self._address,
+                SUBMITTED_TO: self._address,  # tells the sweep that it runs as a job of this dashboard
                 **env,
             },
         }
@@ -142,7 +148,10 @@ class Jobs:
             environment["pip"] = [*requirements]
         # Ray refuses an id that it has had before, perhaps for the sweep b-c of user a, if this is c of a-b
         base = f"sweep-{user}-{about['sweep']}"
-        numbers = [_parse_job_number(job) for job in there if job.id.rpartition("-")[0] == base]
+        numbers = []
+        for job in submitted:
+            if job.id.rpartition("-")[0] == base:
+                numbers.append(_parse_job_number(job))
         number = 1 + max(numbers, default=0)
         with self._asking():
             return self._submit_patiently(
@@ -155,7 +164,8 @@ class Jobs:
     def _submit_patiently(self, **job: Any) -> str:
         """Submit a job and return its id; try again for 60 s while a new cluster has no agent that runs jobs.
 
-        ``job`` are the arguments of Ray's `submit_job`. Raises RuntimeError if the cluster refuses it.
+        ``job`` are the arguments of Ray's `submit_job`. Raises RuntimeError if the cluster refuses the job, or still
+        has no agent after 60 s.
         """
         until = time.monotonic() + AGENT_S
         while True:
@@ -169,7 +179,8 @@ class Jobs:
     def get_metadata(self, job: str) -> Mapping[str, str]:
         """Return the metadata of the job with this id: what `submit` got as ``about``, and keys for Ray's page.
 
-        Raises `InputError` if the dashboard does not answer or refuses the request.
+        It is empty for a job without metadata. Raises `InputError` if the dashboard does not answer or refuses the
+        request, as for an unknown id.
         """
         with self._asking():
             metadata: Mapping[str, str] | None = self._client.get_job_info(job).metadata
@@ -186,26 +197,28 @@ class Jobs:
     def follow(self, job: str) -> Generator[str, None, None]:
         """Yield what the job with this id prints, piece by piece, from its beginning until the job ends.
 
-        Raises `InputError`, also after pieces were yielded, if the dashboard does not answer or refuses the request.
+        Waits for each piece, which may have several lines or end within one. Raises `InputError`, also after pieces
+        were yielded, if the dashboard does not answer or refuses the request.
         """
-        lines = self._client.tail_job_logs(job)
+        pieces = self._client.tail_job_logs(job)  # an asynchronous generator
 
-        async def read() -> str | None:
-            text: str | None = await anext(lines, None)
+        async def read_piece() -> str | None:
+            text: str | None = await anext(pieces, None)
             return text
 
-        with asyncio.Runner() as runner:  # at its end, also by Ctrl-C, it closes `lines`
+        with asyncio.Runner() as runner:  # at its end, also by Ctrl-C, it closes `pieces`
             while True:
                 with self._asking():
-                    text = runner.run(read())
-                if text is None:
+                    text = runner.run(read_piece())
+                if text is None:  # the job has ended
                     return
                 yield text
 
     def wait(self, job: str) -> SweepJob:
         """Wait until the job with this id is over, however long that takes, and return it.
 
-        Raises `InputError` as soon as the dashboard does not answer or refuses a request.
+        Asks the dashboard every 0.5 s. Raises `InputError` as soon as it does not answer or refuses a request, as for
+        an unknown id.
         """
         while True:
             with self._asking():
@@ -217,7 +230,8 @@ class Jobs:
     def stop(self, job: str) -> SweepJob:
         """Stop the job with this id, wait until it is over and return it; Ray kills one that takes 300 s.
 
-        Raises `InputError` if the dashboard does not answer or refuses a request.
+        A job that is over already is only returned. Raises `InputError` if the dashboard does not answer or refuses a
+        request, as for an unknown id.
         """
         with self._asking():
             self._client.stop_job(job)
@@ -225,10 +239,10 @@ class Jobs:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Raise `InputError` instead if Ray's dashboard does not answer or refuses a request in the block.
+        """Raise `InputError` in place of the errors by which Ray's client says that the dashboard refuses a request.
 
-        Any other OSError, RuntimeError or ValueError of the block becomes an `InputError` as well. An `InputError` or
-        `StoreError` that the block raises passes unchanged.
+        These are errors of the network and of Ray's authentication, and every OSError, RuntimeError or ValueError of
+        the block. An `InputError` or `StoreError` that the block raises passes unchanged, like any other exception.
         """
         import aiohttp
         import requests
@@ -250,19 +264,21 @@ class Jobs:
 
 
 def _parse_job_number(job: SweepJob) -> int:
-    """Return the number after the last hyphen of a job's id; 0 if it has none."""
+    """Return the number after the last hyphen of a job's id, of the whole id without hyphens; 0 if it is no number."""
     last = job.id.rpartition("-")[2]
     return int(last) if last.isdecimal() else 0
 
 
 def _make_job(found: Any) -> SweepJob:
-    """Convert Ray's description of a job to a `SweepJob`; a job whose driver was interrupted counts as stopped."""
+    """Convert Ray's description of a job to a `SweepJob`.
+
+    A failed job whose driver has the exit code of an interruption counts as stopped. What the metadata lack is ``""``.
+    """
     about = found.metadata or {}
     started = None if found.start_time is None else found.start_time / 1000  # Ray counts in ms
     state = str(getattr(found.status, "value", found.status))  # an enumeration or a text
-    # its driver was asked to stop
     if state == "FAILED" and found.driver_exit_code == interruption.CODE:
-        state = "STOPPED"
+        state = "STOPPED"  # its driver was asked to stop
     user, sweep, results, file = (
         str(about.get(key, "")) for key in ("user", "sweep", "results", "file")
     )

@@ -49,7 +49,7 @@ class KeptRay:
 
     @property
     def workers(self) -> KeptWorkers:
-        """Workers that are kept while they have no trial; none at first."""
+        """The workers that are kept while they have no trial: none at first and after `close`."""
         from sweep.backends.ray_tune.kept_workers import KeptWorkers
 
         if self._workers is None:
@@ -57,7 +57,10 @@ class KeptRay:
         return self._workers
 
     def enter(self, context: AbstractContextManager[object]) -> None:
-        """Enter a context manager now, and leave it in `close`."""
+        """Enter a context manager now, and leave it in `close`, those entered last first.
+
+        Raises what entering it raises, and then `close` does not leave it.
+        """
         self._kept.enter_context(context)
 
     @contextmanager
@@ -70,11 +73,12 @@ class KeptRay:
     ) -> Iterator[Cluster]:
         """Yield a connection to the Ray for one session; start the Ray before if it does not run or has died.
 
-        The Ray goes on running after the block, unless that raises an `Exception`; then it is ended.
+        The Ray goes on running after the block, also if that is interrupted. If the start or the block raises an
+        `Exception`, the Ray is ended and the exception raised.
 
         Arguments:
             made_for: the settings with which the Ray is started; a running Ray with other settings is replaced.
-            make_metadata: returns the metadata of the session's page in the dashboard.
+            make_metadata: returns the metadata of the session's page in the dashboard, empty for no page.
             listener: receives the Ray's reports during the session.
             start: returns a context manager that starts a Ray, which reports to `say` and `report_loss`.
         """
@@ -106,9 +110,10 @@ class KeptRay:
 
     @contextmanager
     def _open_page(self, cluster: Cluster, metadata: dict[str, str]) -> Iterator[Cluster]:
-        """Yield the cluster with a page for this session, which takes over the record of the Ray's first session.
+        """Yield the cluster with a page for this session in the dashboard, which is closed after the block.
 
-        If ``metadata`` is empty, the session has no page.
+        The page replaces that of the session before, because all of them write to the record of the Ray's first
+        session. If ``metadata`` is empty, the cluster is yielded without a page.
         """
         from sweep.backends.ray_tune.dashboard import POINTER, JobPage
 
@@ -131,9 +136,9 @@ class KeptRay:
         self.listener.lost()
 
     def close(self) -> None:
-        """End the kept workers and the Ray, if any; the object can start another Ray afterwards.
+        """End the kept workers and the Ray, if any, and leave the context managers of `enter`.
 
-        The context managers of `enter` are left too.
+        `lend` can start another Ray afterwards.
         """
         # with a Ray that has died, its workers are gone, too
         if self._workers is not None and not self._is_lost:
@@ -148,14 +153,17 @@ _kept: KeptRay | None = None
 
 
 def get_kept_ray() -> KeptRay | None:
-    """Return the Ray that this process keeps between its commands; None if it keeps none."""
+    """Return the object that holds the Ray which this process keeps between its commands; None before `keep_ray`.
+
+    The Ray need not run: the object exists before the first one is started.
+    """
     return _kept
 
 
 def keep_ray() -> KeptRay:
-    """Make this process keep its local Ray between commands from now on; return the one object that holds it.
+    """Make this process keep its local Ray between commands from now on; return the object that holds it.
 
-    No Ray is started yet.
+    No Ray is started yet. Further calls return the same object.
     """
     global _kept
     if _kept is None:

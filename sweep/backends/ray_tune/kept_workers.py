@@ -51,10 +51,10 @@ class KeptWorkers:
         self.workers = []
 
     def end_unfit(self, job: Job, settings: WorkerSettings, say: Callable[[str], None]) -> None:
-        """End the kept workers that cannot train for this job, or do not answer within 10 s.
+        """End the kept workers that cannot train for this job, are gone, or do not answer within 10 s.
 
-        ``settings`` are the devices and the ``training`` block of the job's trials. If any are ended, ``say`` gets a
-        line with their number and the first reason.
+        Waits until all have answered, for 10 s at most. ``settings`` are the devices and the ``training`` block of the
+        job's trials. If any are ended, ``say`` gets one line with their number and the first reason.
         """
         if not self.workers:
             return
@@ -79,9 +79,10 @@ class KeptWorkers:
 
 
 def _read_answer(answer: Any) -> str:
-    """Return why a worker cannot be used again, such as that it has not answered; ``""`` if it can.
+    """Return why a worker cannot be used again; ``""`` if it can.
 
-    ``answer`` is Ray's reference to the result of its `find_hindrance`.
+    ``answer`` is Ray's reference to the result of its `find_hindrance`. An error is a reason too: one that the call has
+    raised, or that its process is gone or has not answered yet, for which this function does not wait.
     """
     try:
         hindrance: str | None = ray.get(answer, timeout=0)
@@ -93,8 +94,8 @@ def _read_answer(answer: Any) -> str:
 def keeping_workers(kept: KeptWorkers, say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Return a context manager in which a Tune experiment begins with the kept workers, and at its end keeps its own.
 
-    If this Ray lacks the private names for that, the kept workers are ended now, the experiment keeps none, and ``say``
-    gets a line.
+    If this Ray lacks the private names for that, the kept workers are ended now, by this call, and the experiment keeps
+    none; ``say`` gets a line when the context is entered.
     """
     if ray_private_api.list_missing(ray_private_api.KEPT_WORKERS):
         kept.end()
@@ -127,10 +128,11 @@ class _KeepsWorkers:
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._is_ending = False
-        # only the manager that has started the kept workers knows them
+        # Tune's manager of actors; only the one that has started the kept workers knows them.
         if self.kept.manager is not None:
             self._actor_manager = self.kept.manager
-        for worker in self.kept.workers:  # their callbacks are still those of the controller before
+        for worker in self.kept.workers:
+            # Their callbacks are still those of the controller before.
             worker.actor.set_on_start(self._actor_started)
             worker.actor.set_on_stop(self._actor_stopped)
             worker.actor.set_on_error(self._actor_failed)
@@ -147,7 +149,11 @@ class _KeepsWorkers:
         self._actor_cache.cache_object(worker.resources, worker.actor)
 
     def _maybe_reuse_cached_actor(self, trial: Any) -> bool:
-        """Let Tune give an idle worker from its cache to a trial; return whether the trial has one, new or earlier."""
+        """Let Tune give an idle worker from its cache to a trial; return whether the trial has one from there.
+
+        True also if an earlier call gave it one that is not reset yet. The cache's size is lowered by one for a worker
+        that leaves it.
+        """
         cached = self._actor_cache.num_cached_objects
         is_reused: bool = super()._maybe_reuse_cached_actor(trial)  # type: ignore[misc]  # of Tune's controller
         # otherwise the trial had a worker already, or there was none
@@ -156,9 +162,10 @@ class _KeepsWorkers:
         return is_reused
 
     def _maybe_cache_trial_actor(self, trial: Any) -> bool:
-        """Keep the worker of an ended trial, in place of Tune's decision; return whether it is kept.
+        """Take its worker from an ended trial and put it into Tune's cache; return whether that was done.
 
-        It is not if it has not started or has failed, or if the experiment is ending.
+        Nothing is done if the worker has not started or has failed, or if the experiment is ending. Tune itself would
+        decide by the size of its cache.
         """
         actor = self._trial_to_actor[trial]
         is_usable = actor in self._started_actors and not self._actor_manager.is_actor_failed(actor)
@@ -174,7 +181,7 @@ class _KeepsWorkers:
     def _cleanup_trials(self) -> None:
         """End the workers that still have a trial, and put the idle ones into `kept` for the next experiment.
 
-        The idle ones end their session, for which they have 10 s.
+        The idle ones end their session; this waits 10 s at most for that, and ignores errors.
         """
         # workers that still have a trial are ended below, and must not be kept
         self._is_ending = True

@@ -32,7 +32,8 @@ def forking_workers(server: ForkServer | None, say: Callable[[str], None]) -> It
     """Make a local Ray that starts inside the block get its workers from ``server``; yield whether it does.
 
     It does not if ``server`` is None or this Ray lacks the private names for it, of which ``say`` then gets a line.
-    Environment variables are set inside the block.
+    Inside the block, a method of Ray is replaced and environment variables are set, which are removed after it. One of
+    them makes Ray start no workers in advance, unless the user has set it.
     """
     if server is None or not ray_private_api.is_usable(ray_private_api.FORKED_WORKERS, say):
         yield False
@@ -40,6 +41,7 @@ def forking_workers(server: ForkServer | None, say: Callable[[str], None]) -> It
     node_class: Any = ray_private_api.import_private("ray._private.node").Node
     original = node_class.start_raylet
 
+    # Stands in for Ray's method, which starts the process that starts the workers of this machine.
     def start_raylet(node: Any, *arguments: Any, **options: Any) -> Any:
         parameters = vars(node)["_ray_params"]
         # The raylet inherits the variable and starts `fork_client.py`, which needs the path of Ray's own program.
@@ -72,59 +74,64 @@ def importing_in_advance(
     server: ForkServer | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[None]:
-    """Make workers of a local Ray that starts inside the block import the trainable's libraries in advance.
+    """Make workers of a local Ray that starts inside the block have the trainable's libraries imported in advance.
 
-    With ``server``, workers are forks of that process if this Ray allows it. Otherwise the processes that Ray starts in
-    advance import ``modules`` themselves, unless trials use GPUs, or Ray would start more than twice as many processes
-    as trials can run at once, which ``most`` limits unless it is None. ``devices`` are those of a trial. Libraries read
-    their number of threads when they are imported, so it is set before, as Ray sets it for the worker of a trial.
+    With ``server``, workers are forks of that process if this Ray allows it; if not, ``say`` gets a line. Otherwise the
+    processes that Ray starts in advance, one for each core, import ``modules`` themselves. They do not if trials use
+    GPUs, or if there are more than twice as many cores as trials that run at once. ``devices`` are those of a trial,
+    and ``most`` is the largest number of trials at once, None if only the cores limit it.
+
+    Environment variables are set inside the block, except those that are set already: the modules, and the number of
+    threads, which libraries read when they are imported.
     """
     with forking_workers(server, say) as are_forked:
         if are_forked:
             yield
             return
         cores = contract.cpus()
-        # With GPUs, nothing is imported in advance: `cores <= SPARE * 0` is false.
-        at_once = 0 if devices.real_gpus else min(cores / max(devices.cpus, 1), most or cores)
+        trials_at_once = min(cores / max(devices.cpus, 1), most or cores)
+        # Ray starts a process for each core, and those without a trial would import in vain.
+        is_worthwhile = not devices.real_gpus and cores <= SPARE * trials_at_once
         wanted = {
             "RAY_preload_python_modules": ",".join(modules),
+            # as Ray sets it for the worker of a trial, but later
             "OMP_NUM_THREADS": str(max(int(devices.cpus), 1)),
         }
-        given = {
-            name: value
-            for name, value in wanted.items()
-            if name not in os.environ and cores <= SPARE * at_once
-        }
-        os.environ.update(given)
+        added = {}
+        for name, value in wanted.items():
+            if is_worthwhile and name not in os.environ:
+                added[name] = value
+        os.environ.update(added)
         try:
             yield
         finally:
-            for name in given:
+            for name in added:
                 del os.environ[name]
 
 
 def listening_on_localhost(say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Return a context manager in which a Ray that starts listens only on 127.0.0.1.
 
-    Ray's own setting for this cannot be used, because Ray has read it when it was imported. Without the private name
-    that is needed, others can reach the Ray, as ``say`` is told.
+    Ray's own setting for this cannot be used, because Ray has read it when it was imported. If this Ray lacks the
+    private name that is needed, nothing is changed: others in the network can reach the Ray, and ``say`` gets a line.
     """
     return ray_private_api.replacing_name(ray_private_api.OWN_MACHINE, say, lambda theirs: False)
 
 
 def waiting_longer(say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Return a context manager in which a Ray node may take `START_S` seconds to start, instead of Ray's 30.
+    """Return a context manager in which a Ray node may take 120 s to start, instead of Ray's 30.
 
     If this Ray lacks the private name, its time stays as it is, and ``say`` gets a line.
     """
 
+    # Stands in for Ray's function `theirs`, which raises RuntimeError for a node that has not started.
     def get_node(theirs: Callable[..., Any], *which: Any) -> Any:
         """Call Ray's function until it returns the node, for at most `START_S` seconds; then raise its RuntimeError."""
         until = time.monotonic() + START_S
         while True:
             try:
                 return theirs(*which)
-            except RuntimeError:  # it has not started yet
+            except RuntimeError:
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.1)
@@ -140,10 +147,11 @@ def starting_in_background(
 ) -> Iterator[Callable[[], None]]:
     """Make a local Ray that starts inside the block start its dashboard and monitor in a thread: no trial needs them.
 
-    Its log monitor is not started at all. Yields a function that ends the thread's work, finished or not, to be called
-    before Ray is shut down. From the thread, ``say`` gets the address of the dashboard or what failed to start.
-    ``meanwhile`` is called while the dashboard starts, or before Ray starts if this Ray lacks the private names that
-    are needed.
+    Its log monitor is not started at all. Yields a function to be called before Ray is shut down: it waits for what the
+    thread is starting, which ends soon, and lets it start nothing more. From the thread, ``say`` gets the address of
+    the dashboard or what failed to start. ``meanwhile`` is called once, while the dashboard starts. If this Ray lacks
+    the private names that are needed, Ray starts as usual, ``say`` gets a line, ``meanwhile`` is called before Ray
+    starts, and the yielded function does nothing.
     """
     if not ray_private_api.is_usable(ray_private_api.FASTER_START, say):
         meanwhile()
@@ -151,9 +159,11 @@ def starting_in_background(
         return
     node_class: Any = ray_private_api.import_private("ray._private.node").Node
     ray_constants: Any = ray_private_api.import_private("ray._private.ray_constants")
-    patience = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S  # `background.finish` sets it to 0
+    timeout_before = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S  # `background.finish` sets it to 0
     background = _BackgroundStart(say, ray_constants)
     after_dashboard: list[Callable[[], None]] = []
+
+    # The next four functions stand in for methods of Ray's `Node`, which `originals` has, see below.
 
     def start_monitor(node: Any) -> None:
         """Let Ray's monitor start in the background, after the dashboard: nobody waits for it."""
@@ -193,7 +203,7 @@ def starting_in_background(
     finally:
         for name, method in originals.items():
             setattr(node_class, name, method)
-        ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = patience
+        ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = timeout_before
         background.end_thread()  # not earlier, because processes started by the thread die with it
 
 
@@ -211,17 +221,18 @@ class _BackgroundStart:
         self._starts.put(start)
 
     def run(self) -> None:
-        """Call the added functions one after another, until `end_thread` is called; pass their errors to ``say``.
+        """Call the added functions one after another, and wait for further ones until `end_thread` is called.
 
-        After `finish` was called, further functions are skipped. On Linux, the thread gets a lower priority.
+        If one raises an error, ``say`` of the class gets a line, and the next one is called. After `finish` was called,
+        functions are skipped and errors ignored. On Linux, this thread gets a lower priority.
         """
         if sys.platform == "linux":
             # Of this thread and of what it starts; on other systems, it would be that of the whole process.
             os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
-        while (start := self._starts.get()) is not None:
+        while (start := self._starts.get()) is not None:  # None is put by `end_thread`
             try:
                 if not self._finishing.is_set():
-                    with interruption.blocking_sighup():
+                    with interruption.blocking_sighup():  # also for the processes that it starts
                         start()
             except Exception as error:  # whatever fails, no trial needs it
                 if not self._finishing.is_set():
@@ -232,13 +243,13 @@ class _BackgroundStart:
     def finish(self) -> None:
         """Wait for the added function that runs now, and do not call the others.
 
-        The function that runs ends soon, because Ray's time limit for the dashboard is set to 0; its error is not
-        reported.
+        The function that runs ends soon, because Ray's time limit for the dashboard is set to 0 for the whole process;
+        its error is not reported.
         """
         self._finishing.set()
         # Ray reads it repeatedly while it waits for the dashboard
         self._ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = 0
-        self._starts.join()
+        self._starts.join()  # until `run` has called or skipped all
 
     def end_thread(self) -> None:
         """Make `run` return after the functions that were added so far."""

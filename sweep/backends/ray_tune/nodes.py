@@ -42,7 +42,7 @@ class Node:
     def fits(self, devices: Devices) -> int:
         """Return how many processes with ``devices`` fit on the machine at once; 8 if its resources are unknown.
 
-        Raises ValueError if they need neither CPUs nor GPUs.
+        Raises ValueError if the resources are known and ``devices`` are neither CPUs nor GPUs.
         """
         if not self.is_known:
             return AT_FIRST
@@ -50,7 +50,10 @@ class Node:
 
 
 def list_alive_nodes() -> tuple[Node, ...]:
-    """Return the machines of the connected cluster that are alive and will not be taken away soon."""
+    """Return the machines of the connected cluster that are alive and will not be taken away soon.
+
+    Those without CPUs or GPUs for trials are among them.
+    """
     leaving = find_draining_nodes()
     found = (node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving)
     return tuple(
@@ -82,38 +85,50 @@ class DrainWatcher:
 
     def __init__(self) -> None:
         group = ray.util.get_current_placement_group()
-        self._mine = set(ray.util.placement_group_table(group)["bundles_to_node_id"].values())
-        self._why: str | None = None
+        # ids of all machines of the trial
+        self._own_nodes = set(ray.util.placement_group_table(group)["bundles_to_node_id"].values())
+        self._reason: str | None = None  # why they must be left
         self.close = repeat(self._look, DRAINING_S, "nodes that are taken away")
 
     def __call__(self) -> str | None:
         """Return in words why trials must leave this machine, with the seconds left if known; None if they can stay.
 
-        The answer is that of the last check; any machine of the trial counts.
+        Any machine of the trial counts. The answer is that of the last check that has found one which is taken away;
+        it remains, even if the machine stays after all.
         """
-        return self._why
+        return self._reason
 
     def _look(self) -> None:
-        """Store why the machine must be left, if Ray says that it will be taken away; errors of Ray are ignored."""
+        """Store why the trial's machines must be left, if Ray says that one of them will be taken away.
+
+        Otherwise, what is stored remains. Errors of Ray are ignored.
+        """
         # the head node is away for a moment; the next attempt may succeed
         with suppress(Exception):
-            until = [when for node, when in find_draining_nodes().items() if node in self._mine]
-            if until:  # if the time of one machine is not known (0), none is told
-                left = f" in {max(min(until) / 1000 - time.time(), 0):.0f} s" if all(until) else ""
-                self._why = f"its node is taken away{left}"
+            ends_ms = []  # when they are taken away, in ms since 1970
+            for node, end_ms in find_draining_nodes().items():
+                if node in self._own_nodes:
+                    ends_ms.append(end_ms)
+            if not ends_ms:
+                return
+            when = ""
+            if all(ends_ms):  # otherwise the time of one machine is not known (0)
+                when = f" in {max(min(ends_ms) / 1000 - time.time(), 0):.0f} s"
+            self._reason = f"its node is taken away{when}"
 
 
 def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
     """Return the kinds of machines that an autoscaler can add, each as (machine, largest number of such machines).
 
     The number is 1000 if there is no limit. The tuple is empty if there is no autoscaler or this Ray does not tell.
-    Ray's own autoscaler does not say what its machines have: one kind, which is not known, stands for them.
+    Ray's own autoscaler does not say what its machines have: a single kind without resources stands for them, whose
+    `Node.is_known` is False.
     """
     if ray_private_api.list_missing(ray_private_api.PROMISES):  # then only present machines count
         return ()
     config = ray_private_api.import_private("ray._private.state").state.get_cluster_config()
     groups = getattr(config, "node_group_configs", ())
-    # Ray's own autoscaler has none
+    # Ray's own autoscaler describes no groups of machines
     if not groups and not ray_private_api.list_missing(ray_private_api.AUTOSCALES):
         grows = ray_private_api.import_private("ray.autoscaler.v2.utils").is_autoscaler_v2()
         return ((Node(0, 0, is_known=False), UNBOUNDED),) if grows else ()
@@ -128,7 +143,10 @@ def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
 
 
 def _read_amount(resources: Mapping[str, float], name: str) -> float:
-    """Return how much of a resource a kind of machine has: 1000 for Ray's -1, which means no limit."""
+    """Return how much of the resource ``name`` a kind of machine has; 0 if it is not named, 1000 if it has no limit.
+
+    Ray has a negative number for no limit.
+    """
     amount = resources.get(name, 0)
     return UNBOUNDED if amount < 0 else amount
 
@@ -137,9 +155,14 @@ def _read_amount(resources: Mapping[str, float], name: str) -> float:
 def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
     """Check that all machines with room for ``devices`` see a job's results folder; delete shared data afterwards.
 
-    If the results are in an object store, the folder is not checked. Data that the workers of a killed session have
-    shared are deleted before the block; those of this session, with its local copies of results, after it. Raises
-    InputError naming each machine that does not see the folder.
+    If the results are in an object store, the folder is not checked. Data that the workers of killed sessions have
+    shared are deleted on these machines before the block. Those of this session, with its local copies of results, are
+    deleted on all machines after it, where errors are ignored. Each time, machines have 60 s to answer.
+
+    Raises:
+        InputError: naming each machine that does not see the folder, cannot write to it, or does not answer.
+        OSError: if this machine cannot write to the folder.
+        ValueError: if ``devices`` are neither CPUs nor GPUs.
     """
     used = tuple(node for node in list_alive_nodes() if node.fits(devices))
     if job.store is None:
@@ -158,9 +181,10 @@ def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
 
 
 def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
-    """Raise an `InputError` that names each of ``nodes`` that does not see the results folder, unless all see it.
+    """Raise an `InputError` that names each of ``nodes`` that cannot use the results folder ``folder``, unless all can.
 
-    Raises OSError if this machine cannot write to ``folder``.
+    They must read a file that is written here, and write one that is found here, within 60 s. These files are deleted
+    again. Raises OSError if this machine cannot write to the folder.
     """
     text = secrets.token_hex(16)
     probe = folder / f".probe-{text}"
@@ -170,7 +194,7 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
         problems = []
         hint = "share the results folder, or keep results in an object store: --results s3://bucket/prefix"
         for node, answer in answers:
-            reply = probe.with_name(f"{probe.name}-{node.id}")
+            reply = probe.with_name(f"{probe.name}-{node.id}")  # what `_probe_folder` has created
             # It has read the file and written its own, which does not arrive here, as on an overlay file system.
             if answer is None and not reply.exists():
                 answer = "writes into another folder of that name"
@@ -203,9 +227,10 @@ def _probe_folder(probe: str, text: str, node: str) -> str | None:
 def _call_on_nodes(
     nodes: Iterable[Node], function: Callable[..., Any], *arguments: str
 ) -> list[tuple[Node, Any]]:
-    """Call a function on each machine; return each machine with its result or, as a text, why it has none.
+    """Call a function on each machine; return each machine with the function's result or, as a text, why it has none.
 
-    Waits for 60 s at most. `_probe_folder` also gets the machine's id, after ``arguments``.
+    The function gets ``arguments``; `_probe_folder` also gets the machine's id after them. Waits for 60 s at most for
+    all machines together.
     """
     calls = [(node, _call_on_node(node, function, arguments)) for node in nodes]
     if calls:
@@ -229,7 +254,7 @@ def _call_on_node(node: Node, function: Callable[..., Any], arguments: tuple[str
 
 
 def _get_result(call: Any) -> Any:
-    """Return the result of a remote call that should have ended by now; if it has none, return why, as a text."""
+    """Return the result of a remote call without waiting for it; if it has failed or not ended, say that in a text."""
     try:
         return ray.get(call, timeout=0)
     except ray.exceptions.GetTimeoutError:
@@ -242,8 +267,9 @@ def _get_result(call: Any) -> Any:
 def hold_port(before: str = "") -> tuple[socket.socket, str]:
     """Reserve a port of this node; return (the socket that holds it, the address as ``host:port``).
 
-    A server may listen on the port at the same time. ``before`` is the address to reserve, ``""`` for any port. Raises
-    OSError if it is not available or belongs to another node.
+    The port is held until the socket is closed, but a server of this user may listen on it meanwhile. ``before`` is the
+    address to reserve, ``""`` for any free port. Raises OSError if that address is not available or belongs to another
+    node.
     """
     host = ray.util.get_node_ip_address()
     old_host, _, old_port = before.rpartition(":")
@@ -251,15 +277,17 @@ def hold_port(before: str = "") -> tuple[socket.socket, str]:
         raise OSError(f"its bundle has moved from {old_host} to {host}")
     is_v6 = ":" in host
     held = socket.socket(socket.AF_INET6 if is_v6 else socket.AF_INET)
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    held.bind((host, int(old_port or 0)))
-    return held, f"{f'[{host}]' if is_v6 else host}:{held.getsockname()[1]}"
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # a server may use the port, too
+    held.bind((host, int(old_port or 0)))  # 0: any free port
+    port = held.getsockname()[1]
+    return held, f"[{host}]:{port}" if is_v6 else f"{host}:{port}"
 
 
 def prepare_process(devices: Devices) -> None:
     """Prepare this process for training: let SIGTERM end it, and hide all GPUs from TensorFlow if the trial has none.
 
-    Signals can only be set in the main thread; elsewhere, SIGTERM stays as it is.
+    The GPUs are hidden by setting ``CUDA_VISIBLE_DEVICES`` to -1. Signals can only be set in the main thread;
+    elsewhere, SIGTERM stays as it is.
     """
     with suppress(ValueError):  # not in the main thread
         # Ray's handler would raise SystemExit in the trial's code, which would look like its failure.

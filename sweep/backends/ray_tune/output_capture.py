@@ -33,8 +33,9 @@ _OF_RAY = re.compile(r"^:(?:actor|task)_name:.*\n", re.MULTILINE)
 def clean_output(printed: bytes) -> str:
     """Return printed bytes as text, without escape sequences, and with only the last state of each line.
 
-    A program that writes a line again, such as a progress bar, begins each state of it with a carriage return. Bytes
-    that are not UTF-8 are replaced, and lines that Ray adds for its log monitor are left out.
+    A program that writes a line again, such as a progress bar, begins each state of it with a carriage return.
+    Characters after a backspace overwrite those before it. Bytes that are not UTF-8 are replaced, and lines that Ray
+    adds for its log monitor are left out.
     """
     lines = []
     for line in printed.decode("utf-8", "replace").split("\n"):
@@ -60,9 +61,10 @@ def _apply_backspaces(line: str) -> str:
 
 
 def take_unsent_output(path: Path) -> str:
-    """Return what is in the output file of a lost worker, cleaned, and delete it; ``""`` if it cannot be read.
+    """Return what is in the output file of a lost worker, cleaned as by `clean_output`, and delete the file.
 
-    Of a long output, only the first 32 KiB and the last 4 KiB are returned.
+    The result is ``""`` if the file is empty or cannot be read or deleted. Of a long output, only the first 32 KiB and
+    the last 4 KiB are returned, with a line between them that says how many bytes are left out.
     """
     printed = _Excerpt()
     try:
@@ -84,14 +86,17 @@ class _Excerpt:
     size: int = 0  # number of bytes printed
 
     def add(self, data: bytes) -> None:
-        """Add what was printed next; only the first 32 KiB and the last 4 KiB of all are kept."""
+        """Add what was printed next; of everything added, only the first 32 KiB and the last 4 KiB are kept."""
         room = KEPT_BYTES - len(self.first)
         self.first += data[:room]
         self.last = (self.last + data[room:])[-LAST_BYTES:]
         self.size += len(data)
 
     def describe_end(self) -> bytes:
-        """Return `last` after a line that says how many bytes are left out before it; ``b""`` if nothing follows."""
+        """Return what is kept of the end: what follows the first 32 KiB, ``b""`` if there is nothing.
+
+        If bytes before it are left out, a line that says how many precedes it.
+        """
         left_out = self.size - len(self.first) - len(self.last)
         if left_out:
             return f"\n[{left_out:,} bytes are left out]\n".encode() + self.last
@@ -111,7 +116,7 @@ class OutputCapture:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         _flush_streams()  # what was printed before goes where it would have gone
-        # With O_APPEND, writing goes on at the beginning of the file after `_empty` has truncated it.
+        # With O_APPEND, writing goes on at the beginning of the file after `_move_printed` has truncated it.
         self._file = os.open(
             path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
@@ -126,25 +131,27 @@ class OutputCapture:
         What is discarded is still written to the original standard output.
         """
         with self._lock:
-            self._empty()
+            self._move_printed()  # what the file still has is of the earlier trials
             self._printed = _Excerpt()
             self._sent = 0
 
     def take(self, *, trial_ends: bool) -> str:
-        """Return the lines printed since the last call, cleaned, up to the first 32 KiB of the present trials.
+        """Return the lines printed since the last call, cleaned, within the first 32 KiB of the present trials.
 
-        An incomplete last line is returned by a later call, and a line says that the limit was reached. With
-        ``trial_ends``, it counts as complete, and the last 4 KiB of a longer output follow. The result may be ``""``.
+        An incomplete last line is left to a later call. Once more than 32 KiB are printed, a line says so at the end of
+        them, and later calls return ``""``. With ``trial_ends``, an incomplete last line is returned too, and the last
+        4 KiB of a longer output follow, after a line with the number of bytes left out. Everything printed is also
+        written to the original standard output.
         """
         with self._lock:
-            self._empty()
-            printed = self._printed
+            self._move_printed()
+            printed = self._printed  # all that the present trials have printed, shortened
         first = printed.first
-        begin = self._sent
+        begin = self._sent  # what comes before was returned by earlier calls
         is_longer = printed.size > len(first)
         if trial_ends or is_longer:
             self._sent = len(first)
-        else:  # a progress bar may still write over the last line
+        else:  # up to the last line break: a progress bar may still write over the line after it
             self._sent = max(first.rfind(b"\n") + 1, begin)
         text = first[begin : self._sent]
         if trial_ends:
@@ -159,8 +166,9 @@ class OutputCapture:
         Output that was not taken is written to the original standard output only.
         """
         with self._lock:
-            self._empty()
-            self._closed.set()  # while the thread waits for the lock: it must not use the file any more
+            self._move_printed()
+            # Before the lock is released, for which the thread may wait: it must not use the closed file.
+            self._closed.set()
         for original, output in zip(self._originals, _OUTPUTS, strict=True):
             os.dup2(original, output)
             os.close(original)
@@ -169,14 +177,17 @@ class OutputCapture:
             self._path.unlink()
 
     def _limit_size(self) -> None:
-        """Empty the file whenever it is larger than 4 MiB, until `close`; runs in a thread."""
+        """Move the output out of the file whenever it is larger than 4 MiB, until `close`; runs in a thread."""
         while not self._closed.wait(LOOK_S):
             with self._lock:
                 if not self._closed.is_set() and os.fstat(self._file).st_size > LARGE_BYTES:
-                    self._empty()
+                    self._move_printed()
 
-    def _empty(self) -> None:
-        """Move the content of the file to the original standard output, and add it to the excerpt of the trials."""
+    def _move_printed(self) -> None:
+        """Empty the file: write its content to the original standard output, and add it to the trials' excerpt.
+
+        Errors of that writing are ignored. The caller must hold the lock.
+        """
         _flush_streams()
         at = 0
         while block := os.pread(self._file, _BLOCK_BYTES, at):

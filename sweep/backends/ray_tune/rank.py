@@ -63,7 +63,8 @@ class CallResult:
 def call_and_capture(function: Callable[[], Any]) -> tuple[CallResult, BaseException | None]:
     """Call a function; return its result and, if it has raised any exception, this exception, otherwise None.
 
-    The result has the function's value or the exception in words. Nothing is raised.
+    The result has the function's value or the exception in words. Nothing is raised, not even KeyboardInterrupt or
+    SystemExit.
     """
     try:
         return CallResult(function()), None
@@ -107,16 +108,19 @@ class TrialRank:
         """
         # before anything imports TensorFlow, which then sees the right GPUs
         nodes.prepare_process(devices)
-        self._job, self._rank, self._first = job, rank, first
+        self._job, self._rank, self._rank_0 = job, rank, first
         job.prepare()
-        self._began = worker_exits.record_exit(job)
+        self._note_begin = worker_exits.record_exit(job)
         inputs.record_reads(job, is_own_process=True)
         self._surroundings = Surroundings(job.working_folder, alone=True)
-        self._calls = 0
+        self._calls = 0  # number of calls that all ranks make together
         imports.start_seeding(job.data_seed)  # for the life of this process
 
     def ready(self) -> CallResult:
-        """Load the trainable and reserve a port; the result has the port's address, or the error if this fails."""
+        """Load the trainable and reserve a port; the result has the address ``host:port``, or the error if this fails.
+
+        The port stays reserved as long as this process lives.
+        """
 
         def get_ready() -> str:
             return self._load()
@@ -124,9 +128,10 @@ class TrialRank:
         return call_and_capture(get_ready)[0]
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> CallResult:
-        """Connect to the other ranks; the result has the name of this rank's node.
+        """Connect to the other ranks, which must call this too; the result has the name of this rank's node.
 
-        If this fails, the result has the error, and this rank disconnects.
+        ``devices`` are those of this process, also for later trials. If this fails, the result has the error, and this
+        rank disconnects.
         """
         self._devices = devices
 
@@ -140,7 +145,8 @@ class TrialRank:
     def come_back(self, before: str, devices: Devices, training: Mapping[str, Value]) -> CallResult:
         """Load the trainable and connect at the address ``before`` of a lost rank, which this one replaces.
 
-        The result has no value, or the error if this fails.
+        It takes the place of `ready` and `join`, without waiting for other ranks. The result has no value, or the error
+        if this fails.
         """
 
         def come() -> None:
@@ -156,9 +162,10 @@ class TrialRank:
     def begin(self, assignment: Assignment) -> CallResult:
         """Begin a trial; the result has this rank's node, devices and fingerprint of the data as `Facts`.
 
-        If this fails, the result has the error, and this rank disconnects.
+        The other ranks must call this too. What the trial before has changed in the process is undone. If this fails,
+        the result has the error, and this rank disconnects, except if the trial has only ended.
         """
-        self._began(assignment.trial)
+        self._note_begin(assignment.trial)
         self._surroundings.reset()
         # A folder of its own for each rank; None if the trial is not profiled.
         profile = assignment.profile and assignment.profile / f"rank-{self._rank}"
@@ -174,8 +181,8 @@ class TrialRank:
     def restore(self, folder: Path) -> CallResult:
         """Continue from the checkpoint in ``folder``, which rank 0 has chosen; the result has its epoch.
 
-        The checkpoint is copied from the object store if this node lacks it. No rank waits for another one here.
-        If this fails, the result has the error.
+        ``folder`` is its path on rank 0's node. It is copied from the object store if this node lacks it. No rank waits
+        for another one here. If this fails, the result has the error.
         """
 
         def restore() -> int:
@@ -188,26 +195,33 @@ class TrialRank:
     def epoch(self) -> CallResult:
         """Train one more epoch; the result has (its number, its exact loss as text), or None if there is none left.
 
-        If this fails, the result has the error, and this rank disconnects, except if the trial has only ended.
+        The other ranks must call this too. If this fails, the result has the error, and this rank disconnects, except
+        if the trial has only ended.
         """
-        heard: list[EpochReported] = []
+        reported: list[EpochReported] = []
 
-        def hear(epoch: EpochReported) -> bool:
-            heard.append(epoch)
+        def report(epoch: EpochReported) -> bool:
+            reported.append(epoch)
             return False  # train no further epoch: rank 0 decides whether there is another
 
         def train() -> tuple[int, str] | None:
-            self._trainable.train(hear)
-            return get_compared_epoch(heard)
+            self._trainable.train(report)
+            return get_compared_epoch(reported)
 
         return self._run_on_all_ranks(train)
 
     def inputs(self) -> CallResult:
-        """Return a result with the `Inputs` that this process has read so far, whatever ``depends_on`` says."""
+        """Return a result with the `Inputs` that this process has read so far, whatever ``depends_on`` says.
+
+        If this fails, the result has the error.
+        """
         return call_and_capture(lambda: inputs.collect_inputs(self._job, None))[0]
 
     def _load(self, before: str = "") -> str:
-        """Load the trainable and reserve a port, or the address ``before``; return its address."""
+        """Load the trainable and reserve a port, or the address ``before``; return its address.
+
+        Raises what `prepare_rank` raises.
+        """
         with self._surroundings.inside():
             self._trainable, self._held, address = prepare_rank(self._job, before)
             self._surroundings.keep_import_effects()
@@ -221,8 +235,8 @@ class TrialRank:
     def _run_on_all_ranks(self, function: Callable[[], Any]) -> CallResult:
         """Call a function that all ranks call at the same time; return its result or error.
 
-        If it fails, except by an end of the trial, this rank disconnects, so that the others do not wait, and rank 0 is
-        killed if it does not react in time.
+        If it fails, except by an end of the trial, this rank disconnects, so that the others do not wait. A thread then
+        kills rank 0 if it makes no further call within 20 s and has not ended this process by then.
         """
         self._calls += 1
         with self._surroundings.inside():
@@ -243,9 +257,12 @@ class TrialRank:
         """
         time.sleep(FROZEN_S)
         if self._calls == call:
-            ray.kill(self._first)
+            ray.kill(self._rank_0)
 
 
 def get_compared_epoch(epochs: list[EpochReported]) -> tuple[int, str] | None:
-    """Return (number, exact loss as text) of the only epoch, on which ranks must agree; None if there is none."""
+    """Return (number, exact loss as text) of the only epoch in ``epochs``, on which ranks must agree.
+
+    Returns None if there is no epoch. The text is "None" if the epoch has no loss.
+    """
     return (epochs[0].epoch, repr(epochs[0].metrics.get("loss"))) if epochs else None

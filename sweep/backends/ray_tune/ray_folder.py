@@ -24,7 +24,8 @@ FOLDERS = ("/tmp", "/var/tmp")
 def find_fault(folder: str) -> str:
     """Return why a local Ray cannot keep its sockets and logs in a folder; ``""`` if it can.
 
-    Creates the folder ``ray`` in it.
+    It cannot if the path is relative or too long for sockets, or if no file can be written. To find that out, the
+    folder and ``ray`` in it are created if they do not exist.
     """
     if not folder.startswith("/"):
         return "is no absolute path"
@@ -40,7 +41,7 @@ def find_fault(folder: str) -> str:
 
 
 def get_ray_folder(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the folder that Ray will choose and the environment variable that names it, ``""`` if none does.
+    """Return (the folder that Ray will choose, the environment variable that names it or ``""`` if none does).
 
     ``environ`` are the environment variables. ``RAY_TMPDIR`` comes first, then on Linux ``TMPDIR``, and then ``/tmp``.
     """
@@ -53,8 +54,8 @@ def get_ray_folder(environ: Mapping[str, str]) -> tuple[str, str]:
 def ensure_usable_folder(say: Callable[[str], None]) -> Iterator[None]:
     """Make a Ray that starts inside the block keep its sockets and logs in a usable folder.
 
-    If Ray's own choice is unusable, ``RAY_TMPDIR`` names one of `FOLDERS` inside the block, and ``say`` gets a line.
-    Raises InputError if no folder is usable.
+    If Ray's own choice is unusable, the environment variable ``RAY_TMPDIR`` names ``/tmp`` or ``/var/tmp`` inside the
+    block, and ``say`` gets a line. Raises InputError if these are unusable too.
     """
     folder, name = get_ray_folder(os.environ)
     fault = find_fault(folder)

@@ -170,7 +170,10 @@ OF_TUNES_CONTROLLER = (FORGETTING, STARTING_WORKERS)
 
 
 def list_missing(use: Use, owner: object = None) -> list[str]:
-    """Return the private names of a feature that this Ray lacks; ``:attribute`` names an attribute of ``owner``."""
+    """Return the private names of a feature that this Ray lacks; an empty list if it has all.
+
+    Names of the form ``:attribute`` are looked up in ``owner``.
+    """
     return [name for name in use.names if not _name_exists(name, owner)]
 
 
@@ -191,9 +194,10 @@ def is_usable(use: Use, say: Callable[[str], None], owner: object = None) -> boo
 def replacing_name(
     use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any]
 ) -> Iterator[None]:
-    """Replace the first private name of a feature by ``stand_in(original)`` inside the block.
+    """Replace what the first private name of a feature stands for by ``stand_in(original)`` inside the block.
 
-    If any of the feature's names is missing, nothing is replaced, and ``say`` gets a line.
+    Its name must be that of a module and one attribute of it. If any of the feature's names is missing, nothing is
+    replaced, and ``say`` gets a line.
     """
     if not is_usable(use, say):
         yield

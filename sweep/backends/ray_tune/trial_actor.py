@@ -40,7 +40,8 @@ class TrialWorker(tune.Trainable):
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory | None:
         """Return the resources that Tune must reserve for the processes of the first trial in ``config["orders"]``.
 
-        Return None if there are no orders. Tune reuses a worker for another trial if their resources are equal.
+        There is one bundle for each process, by rank. Return None if ``config`` has no orders. Tune reuses a worker for
+        another trial if their resources are equal.
         """
         if "orders" not in config:  # Tune also asks for the experiment
             return None
@@ -56,9 +57,10 @@ class TrialWorker(tune.Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         """Prepare the process, begin the session and store the first orders, without beginning their trials.
 
-        ``config`` is a result of `DriverSearcher.suggest`, which has the orders as ``config["orders"]``. Beginning the
-        session creates the workers, and records from now on what this process prints and how it ends. The working
-        folder becomes again the one from which Tune was started, because Tune has changed to a folder of the trial.
+        ``config`` is a result of `DriverSearcher.suggest`, which has the orders as ``config["orders"]``; for its other
+        keys, see `_begin_session`. Beginning the session creates the worker group, and records from now on what this
+        process prints and how it ends. The working folder becomes again the one from which Tune was started, because
+        Tune has changed to a folder of the trial.
         """
         job: Job = config["job"]
         orders: Sequence[Order] = config["orders"]
@@ -80,9 +82,10 @@ class TrialWorker(tune.Trainable):
     def _begin_session(self, config: dict[str, Any], earlier: Worker | None) -> None:
         """Create the worker group of a session, and record from now on what this process prints and how it ends.
 
-        ``config`` is a result of `DriverSearcher.suggest`, from which the reference to a given class or function is
-        removed. With ``earlier``, a worker of the session before, its trainable is used, unless a trial has several
-        processes.
+        ``config`` is a result of `DriverSearcher.suggest`. Its keys are ``job``, ``orders``, ``room`` (how many workers
+        may exist), ``reuse`` (whether trials may use the trainable of earlier ones), ``watch`` (whether nodes may be
+        taken away) and, if the trainable itself was passed, ``given``, a reference to it, which is removed. With
+        ``earlier``, a worker of the session before, its trainable is used, unless a trial has several processes.
         """
         job: Job = config["job"]
         devices: Devices = config["orders"][0].assignment.devices
@@ -98,11 +101,13 @@ class TrialWorker(tune.Trainable):
             devices, config["room"] * processes, here.get("Resources", {})
         )
         complete_job = _complete_job(job, config)
+        # of a trial with several processes: a trainable that trains with all of them
         self._gang = gang = Gang(complete_job) if processes > 1 else None
         labels = here.get("Labels") or {}
         # Only machines of a cluster are taken away; the machine of a local Ray is not watched.
         node = WorkerNode(labels, nodes.DrainWatcher()) if config["watch"] else WorkerNode(labels)
 
+        # The group calls it whenever it needs another worker, with None for the job's own trainable.
         def make_worker(make_trainable: Callable[[], Trainable] | None) -> Worker:
             create = partial(
                 Worker,
@@ -119,13 +124,14 @@ class TrialWorker(tune.Trainable):
             return worker
 
         self._group = WorkerGroup(complete_job, make_worker)
-        self._kept_wrongly: WorkerLost | None = None
+        self._keep_error: WorkerLost | None = None  # of the last `keep`, for the next step
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Release the present trials and store the next orders; return True.
+        """Release the present trials and store the orders ``new_config["orders"]``; return True.
 
-        The folder that Tune made for the ended trials is deleted if it is empty. If the orders are of another session,
-        this worker begins that session with its present trainable.
+        ``new_config`` is a result of `DriverSearcher.suggest`, from which ``given`` is removed. The folder that Tune
+        made for the ended trials is deleted if it is empty. If the orders are of another session, this worker begins
+        that session with its present trainable.
         """
         with suppress(OSError):  # the trainable wrote something into it
             self._folder.rmdir()
@@ -140,7 +146,7 @@ class TrialWorker(tune.Trainable):
     def rest(self) -> None:
         """Release the last trials, end this worker's session and restore standard output, but keep the trainable.
 
-        Another session can use it. Call `reset_config` before the next step.
+        Another session can use the trainable: its `reset_config` must be called before the next step. Call this once.
         """
         self._group.keep([])
         self._group.close()
@@ -150,7 +156,9 @@ class TrialWorker(tune.Trainable):
     def find_hindrance(self, job: Job, settings: WorkerSettings) -> str | None:
         """Return why this worker cannot train trials of another session, ``job``; None if it can.
 
-        ``settings`` are those of the other session's trials. Raises TrainableError for an invalid ``depends_on``.
+        It cannot if the job, its code or ``settings``, those of its trials, differ from the present ones, if this
+        worker has no trainable of earlier trials, or if something that was read here has changed. Raises TrainableError
+        for an invalid ``depends_on``.
         """
         same = (
             "trainable",
@@ -174,27 +182,29 @@ class TrialWorker(tune.Trainable):
         return worker.find_hindrance(job)
 
     def cleanup(self) -> None:
-        """Release the last trials and end the other ranks of a trial, before Tune ends this process."""
+        """Release the last trials and end the processes of their other ranks; Tune calls it before it ends this one."""
         self._group.close()
         if self._gang is not None:
             self._gang.close()
 
     def keep(self, trials: Sequence[int], more: Sequence[Order]) -> None:
-        """Release all trials except ``trials``, as the driver has decided, and accept the trials of ``more``.
+        """Release all trials except those with the numbers ``trials``, and accept the trials of ``more``.
 
-        The result of this call is never read; an exception of the author's code is raised by the next step instead, as
-        WorkerLost.
+        Nobody reads the result of this call. Any exception is therefore raised by the next step, as WorkerLost.
         """
         self._trials = [*trials, *(order.assignment.trial for order in more)]
         try:
             self._group.keep(trials)
             self._group.take(more)
         except Exception as error:
-            self._kept_wrongly = WorkerLost(in_short(error))
-            self._kept_wrongly.__cause__ = error
+            self._keep_error = WorkerLost(in_short(error))
+            self._keep_error.__cause__ = error
 
     def _interrupt_all(self) -> Steps:
-        """Return a step in which all trials are interrupted, because this node does not see the results folder."""
+        """Return the result of a step in which all trials are interrupted, because this node lacks the results folder.
+
+        Each has a fault, which ends the whole sweep. The worker group is not changed.
+        """
         folder = self._job.folder
         fault = f"node {socket.gethostname()} does not see {folder}, which all nodes must share"
 
@@ -210,7 +220,8 @@ class TrialWorker(tune.Trainable):
         """Release the present trials and accept those of ``orders``, at least one; nothing is trained yet.
 
         The first trial is recorded in the file of `worker_exits.record_exit`. Output of the earlier trials that was not
-        sent is discarded.
+        sent is discarded. If trials may be trained together, this may import and create the trainable, and raises what
+        that raises.
         """
         self._trials = [order.assignment.trial for order in orders]
         # by its first trial, the driver finds out how this worker has ended
@@ -223,9 +234,9 @@ class TrialWorker(tune.Trainable):
     def step(self) -> dict[str, Any]:
         """Train all trials to their next decision; return their progress for the driver, a `Steps` under ``steps``.
 
-        The progress of each trial has the id of this worker and what the whole process has printed. After a failed
-        trial, the worker still trains its other trials, but gets no new ones. If its node lacks the results folder, all
-        its trials are interrupted.
+        The progress of each trial has the id of this worker and what the whole process has printed since the last step.
+        After a failed trial, the worker still trains its other trials, but gets no new ones. If its node lacks the
+        results folder, nothing is trained, and all trials are interrupted.
 
         Raises:
             RuntimeError: if it has no trial any more, which is how Tune learns that it ends.
@@ -233,12 +244,13 @@ class TrialWorker(tune.Trainable):
         """
         if not self._job.folder.is_dir():  # a node that has joined since the sweep began
             return {"steps": self._interrupt_all()}
-        if self._kept_wrongly is not None:
-            raise self._kept_wrongly
+        if self._keep_error is not None:
+            raise self._keep_error
         if self._group.is_idle:
             # Its trial failed, or another sweep wants its room; raising is Tune's way to end an actor.
             raise RuntimeError("this worker has no trial any more")
         steps = self._group.step()
+        # lines about other processes that were lost and replaced
         gang_notices = () if self._gang is None else self._gang.told()
         trial_ends = any(is_released(progress) for progress in steps.found.values())
         # Of all trials, because nobody can tell which of them has printed what in their common process.
@@ -252,7 +264,10 @@ class TrialWorker(tune.Trainable):
         return {"steps": dataclasses.replace(steps, found=found)}
 
     def __repr__(self) -> str:
-        """Return the worker's name in the Ray dashboard: that of the actor, else of the sweep and the first trial."""
+        """Return the worker's name in the Ray dashboard: that of the actor, else of the sweep and the first trial.
+
+        Before `setup` it is the name of the class.
+        """
         return getattr(self, "_name", type(self).__name__)
 
 
@@ -265,9 +280,10 @@ def _capture_output(job: Job) -> OutputCapture | None:
 
 
 def _complete_job(job: Job, config: dict[str, Any]) -> Job:
-    """Return the job with the class or function that is in Ray's object store; ``job`` itself if none is there.
+    """Return the job with the trainable to which ``config["given"]`` is a reference; ``job`` itself without that key.
 
-    If there is one, its reference is removed from ``config``, and the job's import folders are put on the import path.
+    The reference, to a class or function in Ray's object store, is removed from ``config``, and the job's import
+    folders are put on the import path.
     """
     if "given" not in config:
         return job
@@ -278,7 +294,8 @@ def _complete_job(job: Job, config: dict[str, Any]) -> Job:
 def count_trials_at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
     """Return how many of ``room`` processes run at once on a node with the resources ``node``, at least 1.
 
-    ``node`` has them by Ray's names, ``CPU`` and ``GPU``; each process takes ``devices``.
+    ``node`` has them by Ray's names, ``CPU`` and ``GPU``; each process takes ``devices``. Raises ValueError if that are
+    neither CPUs nor GPUs.
     """
     return max(min(room, devices.fits(node.get("CPU", 0.0), node.get("GPU", 0.0))), 1)
 

@@ -47,9 +47,9 @@ def get_exits_folder(job: Job) -> Path:
 
 @contextmanager
 def make_exits_folder(job: Job) -> Iterator[None]:
-    """Delete the exit files of an earlier session now, and those of this session after the block.
+    """Delete the folder of exit files of an earlier session now, and that of this session after the block.
 
-    `record_exit` creates their folder, not this function.
+    `record_exit` creates the folder, not this function. What cannot be deleted is left.
     """
     shutil.rmtree(get_exits_folder(job), ignore_errors=True)
     try:
@@ -61,9 +61,9 @@ def make_exits_folder(job: Job) -> Iterator[None]:
 def record_exit(job: Job) -> Callable[[int], None]:
     """Make this process write how it ends into a file of this session, instead of the file of an earlier one.
 
-    Enables Python's fault handler and replaces `os._exit`. Returns a function that must be called with the number of
-    each trial that begins; of trials that begin together, with the first one. If the file cannot be created, nothing
-    changes, and the returned function does nothing.
+    Enables Python's fault handler and replaces `os._exit`, for the life of the process. Returns a function that writes
+    the number of a trial into the file. It must be called for each trial that begins; of trials that begin together,
+    for the first one. If the file cannot be created, nothing changes, and the returned function does nothing.
     """
     path = get_exits_folder(job) / get_process_name()
     try:
@@ -101,7 +101,7 @@ def limiting_time(seconds: float) -> Iterator[None]:
 
 
 def get_output_file(job: Job) -> Path:
-    """Return the file for what this process prints, beside the one that `record_exit` opens."""
+    """Return the path of the file for what this process prints, beside the one that `record_exit` opens."""
     return get_exits_folder(job) / f"{get_process_name()}{_OUTPUT}"
 
 
@@ -109,7 +109,8 @@ def take_lost_output(job: Job, trial: int) -> str:
     """Return what the worker whose last trial was ``trial`` had printed and not sent when it was lost, or ``""``.
 
     The last trial is the one that was passed last to the function of `record_exit`. The file with the output is
-    deleted. If several workers had this last trial, their outputs are joined.
+    deleted, so a second call returns ``""``. If several workers had this last trial, their outputs are joined. A long
+    output is shortened as in `take_unsent_output`.
     """
     output = ""
     with suppress(OSError):
@@ -122,8 +123,9 @@ def explain_loss(job: Job, trial: int, error: str) -> str:
     """Return in a few words why the worker of a trial was lost.
 
     ``trial`` is the one that was passed last to the function of `record_exit`, and ``error`` is Ray's message. If the
-    message does not say that a node or a rank was lost or that memory ran low, what the worker wrote is used, whose
-    file is then deleted, or else the message.
+    message says that a rank or a node was lost, or that memory ran low, this is the reason. Otherwise it is what the
+    worker wrote when it ended, if it did, and the worker's file is deleted. If that says nothing, it is the exit code
+    or signal in the message, or else the message's first line.
     """
     error = printable(error)
     # First, because what the worker itself has raised may quote what Ray says about another process, a lost rank.
@@ -153,9 +155,10 @@ def _explain_error(error: str) -> str:
 
 
 def classify_loss(error: str) -> Lost:
-    """Return what was lost according to Ray's message or `explain_loss`: a worker, its node, or a preempted node.
+    """Return what was lost according to a message of Ray or a result of `explain_loss`.
 
-    Any other text counts as a lost worker.
+    It is ``"preempted"`` for a node that was taken away as announced, ``"node"`` for any other lost node, and
+    ``"worker"`` for every other text.
     """
     if PREEMPTED in error or NODE_LOST[PREEMPTED] in error:
         return "preempted"
@@ -179,16 +182,17 @@ def _take_last_words(job: Job, trial: int) -> str:
 
 
 def _list_exits(job: Job, trial: int) -> list[tuple[Path, str]]:
-    """Return the files of workers whose last trial was ``trial``, each with what was written since that began.
+    """Return the exit files of workers whose last trial was ``trial``, each with what was written since that began.
 
-    Their files of output are left out. Raises OSError if there is no folder of such files.
+    The files of what they printed are left out. Raises OSError if there is no folder of such files, or if one cannot be
+    read.
     """
     exits = []
     for path in get_exits_folder(job).iterdir():
         if not path.name.endswith(_OUTPUT):
-            # A trial's line begins with the word; a stack may have it within a path.
-            *_, last = ("\n" + path.read_text(errors="replace")).rpartition(f"\n{_TRIAL}")
-            number, _, said = last.partition("\n")
+            # Only a line that begins with the word is a trial's: a stack may have the word within a path.
+            _, _, since = ("\n" + path.read_text(errors="replace")).rpartition(f"\n{_TRIAL}")
+            number, _, said = since.partition("\n")  # the rest of that line, and the lines after it
             if number == str(trial):
                 exits.append((path, said))
     return exits
@@ -197,11 +201,12 @@ def _list_exits(job: Job, trial: int) -> list[tuple[Path, str]]:
 def _explain_words(words: str) -> str:
     """Return in a few words why a process ended, from what Python's fault handler or `os._exit` wrote.
 
-    Return ``""`` if ``words`` do not say it.
+    That is a signal or fatal error, a block of `limiting_time` that took too long, or an exit code. Return ``""`` if
+    ``words`` have none of these.
     """
     fatal = re.search(r"^Fatal Python error: (.+)$", words, re.MULTILINE)
     if fatal:
-        # other threads come before it
+        # the stacks of other threads come before that of the current one
         where = _find_innermost_line(words.rpartition("Current thread ")[2])
         return f"{_SIGNALS.get(fatal[1], fatal[1])}{where and f' {where}'}"
     late = re.search(r"^Timeout \((.+)\)!", words, re.MULTILINE)
@@ -223,13 +228,14 @@ def _wrap_exit(
 ) -> Callable[[int], NoReturn]:
     """Return a function like ``leave``, Python's `os._exit`, that first writes the exit status into an open file.
 
-    It does so only in the process with the id ``worker``, not in its children.
+    ``file`` is the file's descriptor; errors of writing are ignored. The status is written only in the process with the
+    id ``worker``, not in its children.
     """
 
-    def noted(status: int) -> NoReturn:
+    def write_and_leave(status: int) -> NoReturn:
         if os.getpid() == worker:  # not in a child process
             with suppress(OSError):
                 os.write(file, f"{_EXIT}{status}\n".encode())
         leave(status)
 
-    return noted
+    return write_and_leave

@@ -18,5 +18,5 @@ class WorkerSettings:
 
     @classmethod
     def of(cls, assignment: Assignment) -> WorkerSettings:
-        """Return the settings that the worker of the trial ``assignment`` must have."""
+        """Return the settings that the worker of a trial must have, from the trial's ``assignment``."""
         return cls(assignment.devices, assignment.training)
