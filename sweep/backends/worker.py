@@ -99,7 +99,7 @@ class _Trial:
     saver: Saver
     accumulate: int = 1
     begun: bool = False
-    since: float = 0.0  # when its training code first ran here, by the monotonic clock
+    began_here: float = 0.0  # when its training code first ran here, by the monotonic clock
     done: int = 0
     # seconds of its epochs, also in earlier workers, if its minutes are limited
     trained_s: float = 0.0
@@ -207,8 +207,9 @@ class Worker:
         self._trains_only = node is not None
         self._trainable: Trainable | None = None
         self.surroundings = Surroundings(job.working_folder, alone=node is not None)
-        self._taken = 0  # number of trials accepted
-        self._declared: Inputs | None = None  # what `depends_on` names, when the first trial began
+        self._trials_taken = 0  # number of trials accepted
+        # what `depends_on` names, as it was when the first trial began
+        self._declared_inputs: Inputs | None = None
         # whether the trainable has had earlier trials, and may still hold memory for them
         self._has_earlier_trials = False
         self._trial: _Trial | None = None
@@ -239,7 +240,7 @@ class Worker:
         """
         self.release()
         self.surroundings.reset()
-        self._taken += 1
+        self._trials_taken += 1
         self._held_since = time.monotonic()
         self._trial = _Trial(
             order, self._create_saver(order.assignment.trial), order.assignment.accumulate
@@ -250,7 +251,7 @@ class Worker:
         self._has_earlier_trials = contract.may_hold_memory(self._trainable)
 
     def find_hindrance(self, job: Job) -> str | None:
-        """Return why trials of another session, ``job``, must not use this process's trainable and data; None if they may.
+        """Return why trials of the session ``job`` must not use this process's trainable and data; None if they may.
 
         They must not if the code has changed, if a file, folder or variable that was read here has changed, if a module
         has drawn random numbers under another seed, or if it is not known what was read. Raises TrainableError for an
@@ -260,11 +261,11 @@ class Worker:
             return "the code has changed"
         declared = inputs.get_declared_paths(self._trainable)
         read_by_data = inputs.collect_data_inputs(job, declared)
-        # `collect_inputs` has the present fingerprints of declared files, `self._declared` those from the first trial.
+        # `collect_inputs` has the present fingerprints of declared files, `_declared_inputs` those of the first trial.
         for read in (
             inputs.collect_inputs(job, declared),
             read_by_data,
-            self._declared or Inputs(),
+            self._declared_inputs or Inputs(),
         ):
             hindrance = inputs.find_hindrance(
                 read, job.working_folder, job.import_folders, job.data_seed
@@ -282,8 +283,8 @@ class Worker:
         self._trainable = earlier._trainable
         self.surroundings = earlier.surroundings
         self.surroundings.keep_outputs()  # those of this session
-        self._declared = earlier._declared
-        self._taken = earlier._taken
+        self._declared_inputs = earlier._declared_inputs
+        self._trials_taken = earlier._trials_taken
 
     def close(self) -> None:
         """Release the present trial, if any; stop receiving the driver's messages and seeding imported modules.
@@ -346,7 +347,7 @@ class Worker:
         To train, the caller lets the trainable train with `report` until the trainable ends, as it does after `report`
         has returned False. Then it calls `end_training`, which returns the step's progress, or None if the trial must
         be trained once more. The caller must be inside the trial's surroundings. `_step` does this for one trial,
-        `WorkerGroup` for several.
+        `WorkerGroup` for several. Raises RuntimeError if there is no trial.
         """
         trial = self._get_trial()
         trial.epochs = []
@@ -364,15 +365,16 @@ class Worker:
         """Record that the trainable returns because the step is over, although the trial may train on.
 
         `report` records this itself when it returns False. A caller that trains several trials together must call this
-        method for the trials that were stopped by the report of another trial. Raises RuntimeError if there is no trial.
+        method for the trials that were stopped by the report of another trial. Raises RuntimeError if there is no
+        trial.
         """
         self._get_trial().paused = True
 
     def end_training(self, error: BaseException | None) -> Progress | None:
         """Conclude the step after the trainable returned (``error`` is None) or raised ``error``; return its progress.
 
-        None is returned if memory ran out and the trial has begun again; the caller must then train it once more. Raises
-        RuntimeError if there is no trial, and passes `StoppedAtOnce` and `WorkerLost` on.
+        None is returned if memory ran out and the trial has begun again; the caller must then train it once more.
+        Raises RuntimeError if there is no trial, and passes `StoppedAtOnce` and `WorkerLost` on.
         """
         trial = self._get_trial()
         trial.error = error
@@ -651,7 +653,7 @@ class Worker:
                 f"with each batch in {parts} parts", parts, elsewhere=self._make is not None
             )
         # this process is fresh, or the trial has come here from another
-        if self._taken == 1 or trial.order.moved:
+        if self._trials_taken == 1 or trial.order.moved:
             return None
         # Memory may be fragmented by earlier use, so the whole batch may fit into a fresh process.
         return _Retry("in a fresh process", asked.accumulate, elsewhere=True)
@@ -795,8 +797,8 @@ class Worker:
         # an invalid one ends the trial before it trains
         declared = inputs.get_declared_paths(self._get_trainable())
         # only once: the data that the first trial loads from these files are reused
-        if self._declared is None:
-            self._declared = inputs.collect_declared_inputs(self.job, declared)
+        if self._declared_inputs is None:
+            self._declared_inputs = inputs.collect_declared_inputs(self.job, declared)
         # if it begins again here, its last checkpoint may still be being written
         trial.saver.finish(kept=False)
         trial.reset()
@@ -808,7 +810,7 @@ class Worker:
             with checkpoints.raising_disk_faults():
                 path = next(newest_first, None)
             # after the download, and anew for each checkpoint that is tried
-            trial.since = time.monotonic()
+            trial.began_here = time.monotonic()
             if path is None:  # none was saved, or all are unusable
                 if trial.order.copied:
                     raise TrainableError(
@@ -830,8 +832,8 @@ class Worker:
         """Begin the trial and restore it from the checkpoint in the folder ``path``; return why that is not possible.
 
         Return "" if it was restored; then ``trial`` has the checkpoint's epoch and reports. Otherwise, the checkpoint's
-        name is added to ``unusable``, unless the disk cannot read it now. Raises what the trainable's ``begin`` raises, OtherData, and an error of ``restore`` that says that
-        memory is out.
+        name is added to ``unusable``, unless the disk cannot read it now. Raises what the trainable's ``begin`` raises,
+        OtherData, and an error of ``restore`` that says that memory is out.
         """
         try:
             manifest = checkpoints.read_verified_manifest(path)
@@ -866,8 +868,8 @@ class Worker:
         """Check and record an epoch that the trainable has reported; return whether to train another in this step.
 
         The cost since the last epoch and, if the trial's minutes are limited, the share of its epochs or minutes that
-        it has trained are added to the measures. `_must_pause` says when the step ends. Raises ValueError if its number does not follow the last one or a number is too large for a float, and
-        StoreError if the log could not hold it.
+        it has trained are added to the measures. `_must_pause` says when the step ends. Raises ValueError if its number
+        does not follow the last one or a number is too large for a float, and StoreError if the log could not hold it.
         """
         if epoch.epoch != trial.done + 1:
             raise ValueError(
@@ -921,12 +923,12 @@ class Worker:
         If ``epoch`` says that several trials were trained together, each pays an equal part. The mapping is empty if no
         price is known. Each call begins a new period.
         """
-        since = self._held_since
+        held_since = self._held_since
         self._held_since = time.monotonic()
         if self._price is None:
             return {}
         gpus = trial.order.assignment.devices.gpus * self.job.workers
-        gpu_hours = (self._held_since - since) / 3600 * gpus
+        gpu_hours = (self._held_since - held_since) / 3600 * gpus
         return {prices.COST: gpu_hours * self._price / epoch.measures.get("together", 1)}
 
     def _complete(self, trial: _Trial, reason: str) -> _Outcome:
@@ -1023,7 +1025,7 @@ class Worker:
             self._trainable.facts(),
             inputs=self._collect_inputs(),
             other_code=inputs.list_changed_modules(self.job),
-            lived_s=time.monotonic() - trial.since,
+            lived_s=time.monotonic() - trial.began_here,
         )
         stale = self._describe_stale()
         if not stale and trial.order.assignment.minutes is not None:

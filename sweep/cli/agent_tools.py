@@ -28,9 +28,9 @@ NOT_OFFERED = frozenset(
 
 
 def describe_input(command: click.Command) -> Json:
-    """Return the JSON Schema of the parameters of a command, by the names that `build_command_line` accepts.
+    """Return the JSON Schema of an object with the parameters of a command, by names that `build_command_line` accepts.
 
-    Parameters that agents may not set are left out.
+    The parameters are those of `list_parameters`; no others are allowed in the object.
     """
     offered = list_parameters(command)
     schema: Json = {
@@ -48,9 +48,10 @@ def describe_input(command: click.Command) -> Json:
 
 
 def list_parameters(command: click.Command) -> dict[str, click.Parameter]:
-    """Return the parameters of a command that agents may set, by their name in the tool.
+    """Return the parameters of a command that agents may set, by their name in the tool, in the command's order.
 
-    The name is ``run_cap`` for ``--run-cap``. Hidden parameters and those in `NOT_OFFERED` are left out.
+    The name is ``run_cap`` for ``--run-cap``. Hidden parameters and those in `NOT_OFFERED`, such as ``--quiet``, are
+    left out.
     """
     offered = {}
     for parameter in command.params:
@@ -62,17 +63,19 @@ def list_parameters(command: click.Command) -> dict[str, click.Parameter]:
 def build_command_line(command: click.Command, given: Mapping[str, Any]) -> list[str]:
     """Return the words of the command line that runs a command with the values ``given`` by name.
 
-    They are the arguments of ``python -m sweep``. A value of None sets nothing. The options ``--json``, if the command
-    has it, and ``--detach``, for the commands in `DETACHED`, are added.
+    They are the arguments of ``python -m sweep``. A value of None sets nothing, and neither does False for a flag. The
+    options ``--json``, if the command has it, and ``--detach``, for `run` and `resume`, are added.
 
-    Raises `InputError`, which names all parameters that the command does not have.
+    Raises `InputError`, which names all parameters in ``given`` that agents may not set. Whether a required one is
+    missing, or a value is wrong, is left to the command.
     """
     offered = list_parameters(command)
-    unknown = [name for name in given if name not in offered]
-    refuse(
-        Problem(f"{command.name}.{name}", "no such parameter", did_you_mean(name, offered))
-        for name in unknown
-    )
+    problems = []
+    for name in given:
+        if name not in offered:
+            where = f"{command.name}.{name}"
+            problems.append(Problem(where, "no such parameter", did_you_mean(name, offered)))
+    refuse(problems)  # raises if there are any
     options: list[str] = []
     arguments: list[str] = []
     for name, parameter in offered.items():
@@ -97,7 +100,7 @@ def build_command_line(command: click.Command, given: Mapping[str, Any]) -> list
 
 
 def _get_name(parameter: click.Parameter) -> str:
-    """Return the name of a parameter in a tool: ``run_cap`` for ``--run-cap``."""
+    """Return the name of a parameter in a tool: ``run_cap`` for ``--run-cap``, an argument's own name."""
     if isinstance(parameter, click.Argument):
         return str(parameter.name)
     return max(parameter.opts, key=len).lstrip("-").replace("-", "_")
@@ -140,7 +143,7 @@ def _describe_type(parameter: click.Parameter) -> Json:
 
 
 def _takes_several(parameter: click.Parameter) -> bool:
-    """Return whether a parameter accepts several values, by its ``nargs`` or because it can be repeated."""
+    """Return whether a parameter accepts several values, at once (``nargs``) or by repeating it."""
     return parameter.nargs != 1 or bool(getattr(parameter, "multiple", False))
 
 
@@ -157,7 +160,7 @@ def _build_option(option: click.Parameter, value: Any) -> list[str]:
 
 
 def _list_texts(value: Any) -> Sequence[str]:
-    """Return a value, or each value of a list, as a list of texts."""
+    """Return the texts of the values in a list, or a list with the text of any other single value."""
     if isinstance(value, list):
         values = value
     else:

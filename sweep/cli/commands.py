@@ -75,7 +75,7 @@ class _Commands(click.Group):
     """The group of all commands: lists them by topic in its help, and shows errors of users without a traceback."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by topic, each with the first sentence of its help."""
+        """Write the commands of `GROUPS` by topic, each with the first sentence of its help; click calls this."""
         for title, commands in GROUPS.items():
             with formatter.section(title):
                 lines = []
@@ -84,9 +84,9 @@ class _Commands(click.Group):
                 formatter.write_dl([(name.ljust(WIDTH), line) for name, line in lines])
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command and exit. If even the error cannot be written, exit with code 2.
+        """Run a command and exit. If click cannot write an error, exit with code 2.
 
-        With the environment variable `WHOLE`, such an OSError is raised instead.
+        If the environment variable named by `WHOLE` is set, the OSError of that is raised instead.
         """
         try:
             return super().main(*args, **extra)
@@ -102,11 +102,11 @@ class _Commands(click.Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Parse the command line; if it is wrong and contains ``--json``, print the error as a document.
+        """Parse the options before the command's name and return the context in which the command will run.
 
-        The error is then raised again, for click to print it. If the text of ``--help`` or ``--version`` cannot be
-        written, the process exits. The words of the command line, and whether ``--json`` is among them, are kept in
-        ``ctx.meta``.
+        If they are wrong, the error is printed as a document if ``args`` ask for JSON, and raised for click to print
+        it. If the text of ``--help`` or ``--version`` cannot be written, the process exits. The words of the command
+        line, and whether they ask for JSON, are kept in the ``meta`` of the context.
         """
         as_json = output.asks_for_json(args)
         given = list(args)  # click takes words away from its list
@@ -122,10 +122,11 @@ class _Commands(click.Group):
         return ctx
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; print its errors as lines, and exit with the error's code.
+        """Run a command and return its result; print its errors as lines, and exit with the error's code.
 
-        Errors of sweep, of the operating system and Ctrl-C are printed; other exceptions pass. With ``--json``, an
-        error is also printed as a document.
+        That is done for errors of sweep and of the operating system and for Ctrl-C. A wrong command line is left to
+        click, which prints it, and other exceptions pass. With ``--json``, an error is also printed as a document to
+        standard output.
         """
         as_json = ctx.meta[AS_JSON]
         try:
@@ -148,12 +149,14 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; if it does not train, restore Python's own handling of Ctrl-C.
+        """Find the command and return (its name, the command, the words that follow); click calls this before it runs.
 
-        Such a command then cleans up as any Python program does.
+        For a command that does not train, Python's own handling of signals is restored: it then cleans up as any Python
+        program does. Raises click's UsageError if there is no such command.
         """
         found = super().resolve_command(ctx, args)
-        if found[0] not in TRAINING:
+        name = found[0]
+        if name not in TRAINING:
             interruption.stop_handling_signals()
         return found
 
@@ -165,7 +168,7 @@ def _print_error_line(text: str) -> None:
 
 
 def _list_lines(error: SweepError) -> list[str]:
-    """Return the lines of an error: one for each mistake in the input, or the only one of any other error."""
+    """Return the lines of an error: one for each mistake in the input, or a single one for any other error."""
     if isinstance(error, InputError):
         return [str(problem) for problem in error.problems]
     return [str(error)]
@@ -204,7 +207,7 @@ def _print_document(content: ErrorDocument) -> None:
 
 
 def _write_document(content: ErrorDocument) -> str:
-    """Return the document of an error as JSON."""
+    """Return the document of an error as text in JSON."""
     from sweep.render import document
 
     return document(content)
@@ -213,8 +216,8 @@ def _write_document(content: ErrorDocument) -> str:
 def _exit_with_os_error(error: OSError, *, as_json: bool) -> NoReturn:
     """Print an error of the operating system that no command has handled, and exit with the code of a `SweepError`.
 
-    Exits with code 0 if the reader of standard output has closed the pipe. With the environment variable `WHOLE`, the
-    error is raised instead.
+    Exits with code 0 and prints nothing if the reader of standard output has closed the pipe. Any other error is raised
+    if the environment variable named by `WHOLE` is set.
     """
     if isinstance(error, BrokenPipeError) and output.failed_by(error):
         sys.exit(0)  # the reader of our output has closed the pipe
@@ -225,7 +228,7 @@ def _exit_with_os_error(error: OSError, *, as_json: bool) -> NoReturn:
 
 
 def _describe_os_error(error: OSError) -> str:
-    """Return a text on an error of the operating system: the files, and what is wrong with them.
+    """Return a text on an error of the operating system: "FILE and FILE: WHAT IS WRONG", without files only the latter.
 
     Standard output is named instead of the files if writing to it has failed.
     """

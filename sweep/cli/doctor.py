@@ -64,7 +64,7 @@ def doctor(results: Path, timeout: float, address: str | None, as_json: bool) ->
 
 
 def _print_finding(finding: Finding, target: Console) -> None:
-    """Print a finding on one line, and its advice on the next one."""
+    """Print a finding on one line, and its advice, if it has any, on the next one."""
     from rich.text import Text
 
     level = Text(f"{finding.level.value:<9}", STYLES[finding.level.value])
@@ -88,7 +88,8 @@ class CheckInputs:
 def examine(given: CheckInputs) -> Iterator[Finding]:
     """Run all checks, quick ones first, and yield their findings as they come.
 
-    If TensorFlow cannot be started, the checks of GPUs, Ray and devices are left out.
+    A check runs only when its finding is asked for; some start other processes and take minutes. If TensorFlow cannot
+    be started, the checks of GPUs, Ray and devices are left out.
     """
     from sweep.doctor import gpu_checks, host_checks, nvidia, probes
 
@@ -118,26 +119,25 @@ def examine(given: CheckInputs) -> Iterator[Finding]:
 
 
 def _check_ray(given: CheckInputs, here: Resources) -> Iterator[Finding]:
-    """Check Ray: its folder and this machine's resources, or those of the cluster at the given address.
+    """Check Ray and yield the findings: its folder and this machine's resources, or a cluster at the given address.
 
-    ``here`` has the numbers of this machine's CPUs and GPUs. For a cluster, connections between its nodes are also
-    checked.
+    ``here`` has the numbers of this machine's CPUs and GPUs. Of a cluster, its resources and, if it answers, the
+    connections between its nodes are checked.
     """
     from sweep.backends.ray_tune import ray_folder
     from sweep.doctor import host_checks, probes
 
     if given.address is None:
-        # the name is that of a variable, or empty
-        folder, name = ray_folder.get_ray_folder(given.environ)
+        folder, variable = ray_folder.get_ray_folder(given.environ)  # the variable may be ""
         yield from host_checks.check_ray_folder(
-            f"{name} {folder}".strip(), ray_folder.find_fault(folder)
+            f"{variable} {folder}".strip(), ray_folder.find_fault(folder)
         )
         yield from host_checks.check_ray(here, usable=int(here[1]), address=None)
         return
     answer = probes.probe_cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
     yield from host_checks.check_ray(answer, usable=int(here[1]), address=given.address)
     if not isinstance(answer, probes.ProbeFailure):
-        # For all pairs together, besides the time to join the cluster.
+        # the time to join the cluster, and for all pairs together
         most_s = CLUSTER_TIMEOUT_S + MOST_PAIRS * given.timeout_s
         pairs = probes.probe_node_pairs(given.run, given.timeout_s, given.address, most_s)
         yield from host_checks.check_node_pairs(pairs)
@@ -146,12 +146,12 @@ def _check_ray(given: CheckInputs, here: Resources) -> Iterator[Finding]:
 def _check_devices(given: CheckInputs, gpus: int) -> Iterator[Finding]:
     """Check each of the ``gpus`` devices and their speeds, then train on one GPU and, if there are several, on all.
 
-    The limit of memory is checked on the first GPU, and the training on all is compared with that on one. Without a
-    GPU, the CPU is checked, and a training on two logical CPU devices.
+    Yields the findings. If the first GPU works, the limit of memory is checked on it; the training on all is compared
+    with that on one. Without a GPU, the CPU is checked, and a training on two logical CPU devices.
     """
     from sweep.doctor import gpu_checks, probes
 
-    tried = {}
+    tried = {}  # by the name of the device: what came out
     for name in [f"gpu:{i}" for i in range(gpus)] or ["cpu:0"]:
         tried[name] = probes.probe_device(given.run, given.timeout_s, name)
         yield from gpu_checks.check_device(name, tried[name])
@@ -161,14 +161,12 @@ def _check_devices(given: CheckInputs, gpus: int) -> Iterator[Finding]:
             "gpu:0", probes.probe_memory_share(given.run, given.timeout_s)
         )
     count = gpus or 2  # two logical CPU devices stand in for GPUs
-    if gpus == 1:  # there is nothing to train on together
-        several = None
-    else:
-        several = probes.probe_training(given.run, given.timeout_s, count, simulated=not gpus)
-    if several is not None:
-        yield from gpu_checks.check_together(several, count=count, simulated=not gpus)
+    on_all = None  # with a single GPU, there is nothing to train on together
+    if gpus != 1:
+        on_all = probes.probe_training(given.run, given.timeout_s, count, simulated=not gpus)
+        yield from gpu_checks.check_together(on_all, count=count, simulated=not gpus)
     if gpus:
-        alone = probes.probe_training(given.run, given.timeout_s, 1, simulated=False)
-        yield from gpu_checks.check_one_gpu(alone)
-        if several is not None:
-            yield from gpu_checks.check_scaling(alone, several, gpus)
+        on_one = probes.probe_training(given.run, given.timeout_s, 1, simulated=False)
+        yield from gpu_checks.check_one_gpu(on_one)
+        if on_all is not None:
+            yield from gpu_checks.check_scaling(on_one, on_all, gpus)

@@ -55,7 +55,7 @@ class Example:
 
     @property
     def source(self) -> Path:
-        """The path of the trainable's module: in the folder of the file or, if it is not there, in `ROOT`."""
+        """The path of the trainable's module: in the folder of the file or, if it is not there, below `ROOT`."""
         ((module_name, _),) = TRAINABLE.findall(self.text)
         module = Path(*module_name.split(".")).with_suffix(".py")
         return next(path for path in (self.file.parent / module, ROOT / module) if path.is_file())
@@ -63,10 +63,10 @@ class Example:
     def copy_as(self, name: str) -> dict[str, str]:
         """Return the contents of copies of the sweep file and its trainable, by file name: ``name.yaml``, ``name.py``.
 
-        In the sweep file, the module of the trainable, the name of the sweep and mentions of the module's file are
-        changed to the new name. Nothing is written.
+        In the sweep file, the module of the trainable, the name of the sweep (if the file has one) and mentions of the
+        module's file are changed to the new name. The module is not changed. Nothing is written.
         """
-        # group 2 is the name in the module
+        # group 2 is the name of the class or function in the module
         text = TRAINABLE.sub(rf"trainable: {name}:\2", self.text)
         # Without this key, the name of the file is that of the sweep.
         if re.search(r"^name: ", text, re.MULTILINE):
@@ -78,9 +78,9 @@ class Example:
 
 
 def list_examples() -> dict[str, Example]:
-    """Return the sweep files that come with sweep, by name, without the starters of `init`.
+    """Return the sweep files that come with sweep, by name without ``.yaml``, without the starters of `init`.
 
-    Those directly in search_spaces/ come first.
+    Those directly in search_spaces/ come first, then those in its examples/, both in the order of their names.
     """
     files = (*sorted(SHIPPED.glob("*.yaml")), *sorted((SHIPPED / "examples").glob("*.yaml")))
     return {file.stem: Example(file) for file in files}
@@ -195,11 +195,11 @@ def init(
 def _check_module_name(name: str, to: Path) -> str:
     """Return ``name``. Raises `InputError` if it is no identifier, or if a module of this name can be imported.
 
-    If there is a file ``name.py`` in the folder ``to``, other modules are not looked for.
+    The latter is not checked if there is a file ``name.py`` in the folder ``to``, which `write_files` will refuse to
+    replace.
     """
     if not name.isidentifier():
         raise InputError.one(name, "not the name of a Python module", "use letters, digits and _")
-    # `write_files` refuses to replace a file in the folder, and says where it is.
     if not (to / f"{name}.py").exists() and find_spec(name) is not None:
         raise InputError.one(
             name, "an installed module has this name", "give another one: python -m sweep init NAME"
@@ -260,6 +260,6 @@ def examples_command(name: str | None, to: Path, as_json: bool) -> None:
 
 
 def _example_as_dict(shipped: Example) -> dict[str, str]:
-    """Return an example as its entry in ``examples --json``."""
+    """Return an example as its entry in ``examples --json``: its name, question and cost."""
     question, cost = shipped.about
     return {"name": shipped.name, "question": question, "cost": cost}

@@ -96,7 +96,10 @@ class _Written:
 
 
 def _export_csv(folder: ResultsFolder, target: Path) -> _Written:
-    """Export a sweep as CSV files into the folder ``target``."""
+    """Export a sweep as CSV files into the folder ``target``, in place of earlier ones; return what to print of it.
+
+    Raises what `runs.export_csv` raises.
+    """
     from sweep.export import runs
 
     files = tuple(str(path) for path in runs.export_csv(folder, target))
@@ -106,7 +109,9 @@ def _export_csv(folder: ResultsFolder, target: Path) -> _Written:
 def _export_mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> _Written:
     """Export a sweep as runs of MLflow: to the server or database ``uri``, or into the folder ``target`` if it is None.
 
-    Metrics that MLflow cannot name as they are get another name, which a note on standard error tells.
+    Returns what to print of it, with the number of trials that were written now. Metrics that MLflow cannot name as
+    they are get another name, which a note on standard error tells; another note says that a sweep has not begun.
+    Raises what `export_to_mlflow` raises.
     """
     from sweep.export import mlflow_runs, runs
 
@@ -132,7 +137,10 @@ def _export_mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> _Wri
 
 
 def _export_tensorboard(folder: ResultsFolder, target: Path) -> _Written:
-    """Export a sweep as event files of TensorBoard into the folder ``target``."""
+    """Export a sweep as event files of TensorBoard into the folder ``target``; return what to print of it.
+
+    Raises what `EventFiles` raises.
+    """
     from sweep.export.tensorboard import EventFiles
 
     files = EventFiles(folder, target)
@@ -146,7 +154,10 @@ def _export_tensorboard(folder: ResultsFolder, target: Path) -> _Written:
 
 
 def _export_wandb(folder: ResultsFolder, target: Path) -> _Written:
-    """Export a sweep as offline runs of W&B into the folder ``target``; nothing is sent."""
+    """Export a sweep as offline runs of W&B into the folder ``target``; return what to print of it.
+
+    Nothing is sent; the printed command does that. Raises what `write_wandb_runs` raises.
+    """
     from sweep.export import runs, wandb_runs
 
     count = wandb_runs.write_wandb_runs(runs.read_sweep_state(folder), target)

@@ -99,16 +99,16 @@ class _Builds:
     def __init__(self, build: Build, where: str) -> None:
         self._build = build
         self._where = where
-        self._count = 0
-        self.all: list[_Built] = []
-        self.space: Space = {}
-        self.failed: list[str] = []
-        self.explored: set[str] = set()
+        self._count = 0  # of models, also those that failed
+        self.all: list[_Built] = []  # those that did not fail
+        self.space: Space = {}  # each parameter as the first build has declared it
+        self.failed: list[str] = []  # messages
+        self.explored: set[str] = set()  # choices of which each value was tried, or enough of them
         self.deciding: set[str] = set()  # choices by which other parameters are declared
 
     @property
     def left(self) -> int:
-        """The number of models that may still be built."""
+        """The number of models that may still be built, of `MOST`; those that failed count as built."""
         return MOST - self._count
 
     def run(self, values: Mapping[str, Value]) -> Space | None:
@@ -141,16 +141,11 @@ class _Builds:
         for declaration in declarations:
             first = declared.setdefault(declaration.name, declaration)
             self._check_redeclaration(first, declaration)
-        # what the first build with a parameter declares is kept
-        for (
-            name,
-            declaration,
-        ) in declared.items():
-            self.space.setdefault(name, declaration)
-        chosen = {}
-        for name, one in declared.items():
-            if one.choices:
-                chosen[name] = values.get(name, one.default)
+        chosen = {}  # the values of the choices in this build
+        for name, declaration in declared.items():
+            self.space.setdefault(name, declaration)  # the first build with a parameter counts
+            if declaration.choices:
+                chosen[name] = values.get(name, declaration.default)
         self.all.append(_Built(declared, chosen))
         return declared
 
@@ -168,9 +163,9 @@ class _Builds:
             )
 
     def _check_redeclaration(self, first: Declaration, later: Declaration) -> None:
-        """Raise `InputError` if the same parameter is declared with other keys and under another condition.
+        """Raise `InputError` if a build declares the same parameter twice, with other keys and under another condition.
 
-        Other keys under the same condition are allowed.
+        The keys are those of a sweep file, such as the range. Other keys under the same condition are allowed.
         """
         if later.keys != first.keys and later.when != first.when:
             first_keys = flow({**first.keys})
@@ -227,13 +222,14 @@ def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds)
     end declares other parameters. Builds that declare other parameters are explored in the same way. Results are kept
     in ``builds``.
     """
+    # builds that declare other parameters: their values, and what they declare
     further: list[tuple[dict[str, Value], Space]] = []
     for name, declaration in list(declared.items()):
         choices = declaration.choices
         if name in builds.explored or not choices:
             continue
         builds.explored.add(name)
-        # in the build that has declared ``declared``
+        # values of this choice; the first one by the build that has declared ``declared``
         tried = {values.get(name, declaration.default)}
         is_long = isinstance(choices, range) and len(choices) > FEW
         first_choices = (choices[0], choices[-1]) if is_long else choices
@@ -246,12 +242,12 @@ def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds)
                 tried.add(choice)
                 other_values = {**values, name: choice}
                 declared_then = builds.run(other_values)
-                # None if this build has failed.
+                # None if this build has failed
                 if declared_then and set(declared_then) != set(declared):
                     changed.append((other_values, declared_then))
-            further += changed
             if not changed:
                 break
+            further += changed
             builds.deciding.add(name)
     for other_values, declared_then in further:
         _explore_from(other_values, declared_then, builds)
@@ -260,20 +256,22 @@ def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds)
 def _explore_pairs(base: Space, builds: _Builds) -> int:
     """Build models in which two choices differ from their defaults; return how many pairs of values were skipped.
 
-    Only choices in ``base`` with at most `FEW` values, and those that decide what else is declared, are paired. At most
-    `PAIRS` pairs are built, those of deciding choices first. A pair that declares new parameters is explored further.
-    Results are kept in ``builds``.
+    ``base`` is what the build with all defaults has declared. Only its choices with at most `FEW` values, and those
+    that decide what else is declared, are paired. At most `PAIRS` pairs are built, those of deciding choices first. A
+    pair that declares new parameters is explored further. Results are kept in ``builds``. Raises what `_Builds.run`
+    raises.
     """
     paired = []
     for one in base.values():
         is_deciding = one.name in builds.deciding
         if len(one.choices) >= 2 and (is_deciding or len(one.choices) <= FEW):
             paired.append(one)
-    pairs = []
+    pairs = []  # of values, by the names of both choices
     for one, other in itertools.combinations(paired, 2):
         for a, b in itertools.product(one.choices, other.choices):
             if a != one.default and b != other.default:
                 pairs.append({one.name: a, other.name: b})
+    # those with most deciding choices first
     pairs.sort(key=lambda pair: -len(builds.deciding & pair.keys()))
     tried = pairs[: min(PAIRS, builds.left)]
     # Values of single choices are explored already: only parameters that a pair alone declares lead further.
@@ -291,18 +289,20 @@ def _infer_conditions(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]
     The conditions of these choices themselves are included. Returns None if no such condition separates the builds that
     declare it from those that do not.
     """
+    # the values of the choices in each build with the parameter, and in each build without it
     having = [built.values for built in builds.all if name in built.declared]
     lacking = [built.values for built in builds.all if name not in built.declared]
     conditions: dict[str, tuple[Value, ...]] = {}
     # Candidates are the choices that all builds with the parameter have, if they have fewer values in these builds.
     for choice in dict.fromkeys(choice for values in having for choice in values):
-        seen = {values[choice] for values in (*having, *lacking) if choice in values}
-        if all(choice in values for values in having):
-            matters = {values[choice] for values in having}
-            if matters != seen:
-                conditions[choice] = tuple(
-                    value for value in builds.space[choice].choices if value in matters
-                )
+        if not all(choice in values for values in having):
+            continue
+        all_values = {values[choice] for values in (*having, *lacking) if choice in values}
+        with_it = {values[choice] for values in having}
+        if with_it != all_values:
+            conditions[choice] = tuple(
+                value for value in builds.space[choice].choices if value in with_it
+            )
     if _is_met_by_any(lacking, conditions):
         return None
     # Leave out each condition that the others make superfluous.
@@ -319,7 +319,10 @@ def _infer_conditions(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]
 def _is_met_by_any(
     configurations: Iterable[Mapping[str, Value]], conditions: Mapping[str, tuple[Value, ...]]
 ) -> bool:
-    """Return whether one of the configurations meets all conditions; each does if there are no conditions."""
+    """Return whether one of the configurations meets all conditions; each does if there are no conditions.
+
+    A condition has the allowed values of a choice, by its name. A configuration without that choice does not meet it.
+    """
     for values in configurations:
         if all(values.get(choice) in allowed for choice, allowed in conditions.items()):
             return True
@@ -330,8 +333,9 @@ def _load_hypermodel(target: str, folder: Path) -> HyperModel:
     """Import ``module:Name``, searched first in ``folder``, and find out how to build a model with it.
 
     A function is called with ``hp``. A class is instantiated; of its object, and of a target that is an object with
-    such a method, ``model`` is called or, if there is none, ``build``. Raises `InputError` if the target cannot
-    be imported or instantiated, is a class that requires arguments, or is nothing that builds a model.
+    such a method, ``model`` is called or, if there is none, ``build``, each time after the object's own
+    ``declare_hyperparameters``. No model is built yet. Raises `InputError` if the target cannot be imported or
+    instantiated, is a class that requires arguments, or is nothing that builds a model.
     """
     name = target.partition(":")[2]
     if not name:
@@ -339,27 +343,23 @@ def _load_hypermodel(target: str, folder: Path) -> HyperModel:
             target, "expected module:Name", "the module, a colon, and the function or class in it"
         )
     named = functions.import_target(target, [folder], "--from-hypermodel")
-    # The class: the target itself, or that of an object with such a method. Anything else must be a function.
-    # an object that is called may have a Keras model as its attribute `model`
-    builds = callable(getattr(named, "build", None)) or callable(
+    is_class = isinstance(named, type)
+    # `model` must be one of its class, because a function may have a Keras model as its attribute `model`.
+    has_method = callable(getattr(named, "build", None)) or callable(
         getattr(type(named), "model", None)
     )
-    if isinstance(named, type) or not builds:
-        kind = named
-    else:
-        kind = type(named)
-    if not isinstance(kind, type):
+    if not is_class and not has_method:  # it must be a function
         if not callable(named):
             what = f"is {shortened(repr(named), 60)}, expected a function, a class or an object that builds a model"
             raise InputError.one(target, what)
         return HyperModel(target, named, f"{name}(hp)", is_trainable=False)
+    kind: type = named if is_class else type(named)
     methods = [method for method in ("model", "build") if callable(getattr(named, method, None))]
     if not methods:
         raise InputError.one(target, "has neither model(self, hp) nor build(self, hp)")
     instance = named
     expression = name
-    # a class, not an object: it is instantiated, here and in the module that is written
-    if named is kind:
+    if is_class:  # it is instantiated, here and in the module that is written
         missing = _list_required_arguments(kind)
         if missing:
             raise InputError.one(
@@ -381,7 +381,7 @@ def _load_hypermodel(target: str, folder: Path) -> HyperModel:
         declare(hp)
         return build(hp)
 
-    is_trainable = named is kind and not functions.list_missing_methods(kind)
+    is_trainable = is_class and not functions.list_missing_methods(kind)
     notes = _note_unused_fit(kind, is_trainable=is_trainable)
     return HyperModel(
         target, declare_and_build, f"{expression}.{methods[0]}(hp)", is_trainable, notes
@@ -389,7 +389,10 @@ def _load_hypermodel(target: str, folder: Path) -> HyperModel:
 
 
 def _list_required_arguments(kind: type) -> list[str]:
-    """Return the names of the arguments that a class requires when it is instantiated."""
+    """Return the names of the arguments that a class requires when it is instantiated: those without a default.
+
+    Raises ValueError or TypeError if its signature is not known, as for some classes that are written in C.
+    """
     required = []
     for argument in inspect.signature(kind).parameters.values():
         if argument.default is argument.empty and argument.kind not in (
@@ -418,7 +421,7 @@ def _note_unused_fit(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
 def _format_module(name: str, hypermodel: HyperModel) -> str:
     """Return the text of a module with a trainable named after ``name`` that wraps the model.
 
-    The method `data` of the trainable is left to the user.
+    The method `data` of the trainable is left to the user: it raises NotImplementedError.
     """
     module, _, imported = hypermodel.target.partition(":")
     return f'''"""The model of {module}.py, and its data."""
@@ -467,9 +470,9 @@ def _format_sweep_file(name: str, trainable: str, target: str, space: Space) -> 
 
 
 def _make_keys(declaration: Declaration) -> dict[str, Any]:
-    """Return the keys of a parameter in a sweep file, including its condition."""
+    """Return the keys of a parameter in a sweep file; its conditions, if it has any, are under the key ``when``."""
     keys: dict[str, Any] = {**declaration.keys}
-    when: dict[str, object] = {}
+    when: dict[str, object] = {}  # by the other parameter: the value that it must have, or a list
     for name, values in declaration.when.items():
         if len(values) == 1:
             when[name] = values[0]

@@ -74,7 +74,8 @@ def make_manifests(
     """Return the Kubernetes objects of a sweep: the ConfigMap of the code, if it is sent, and then the RayJob.
 
     ``command`` has the arguments of ``python -m sweep`` that the job runs. With ``package`` None, no code is sent, and
-    the image has it. Raises `InputError` if the code is too large for a ConfigMap.
+    the image has it in ``pods.workdir``. Raises `InputError` if the code is too large for a ConfigMap, and OSError if
+    one of its files cannot be read.
     """
     name = _make_kubernetes_name(spec.name)
     if package is None:
@@ -137,20 +138,20 @@ def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     if gpus:
         resources["nvidia.com/gpu"] = str(gpus)
     template = _make_pod_template("ray-worker", resources, code, pods)
-    within = template["spec"]
-    within["terminationGracePeriodSeconds"] = GRACE_S
+    pod = template["spec"]
+    pod["terminationGracePeriodSeconds"] = GRACE_S
     # Nearly all of the pod's time, because Ray would drain for 30 s by default.
-    drains = {"name": "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "value": str(GRACE_S - 10)}
-    within["containers"][0]["env"] = [drains]
+    drain_time = {"name": "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "value": str(GRACE_S - 10)}
+    pod["containers"][0]["env"] = [drain_time]
     tolerations = []
     if gpus:
         tolerations.append({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"})
     if pods.spot is not None:
-        labels, toleration = SPOT[pods.spot]
-        within["nodeSelector"] = labels
+        labels, toleration = SPOT[pods.spot]  # those of this provider's spot nodes
+        pod["nodeSelector"] = labels
         tolerations.append(toleration)
     if tolerations:
-        within["tolerations"] = tolerations
+        pod["tolerations"] = tolerations
     return {
         "groupName": "trials",
         "replicas": 0,
@@ -176,19 +177,19 @@ def _make_pod_template(
     }
     if pods.secret:
         container["envFrom"] = [{"secretRef": {"name": pods.secret}}]
-    within: Manifest = {"containers": [container]}
+    pod: Manifest = {"containers": [container]}
     if code is not None:
         container["volumeMounts"] = [{"name": "code", "mountPath": CODE, "readOnly": True}]
         items = []
         for key, path in code.paths.items():
             items.append({"key": key, "path": path})
-        within["volumes"] = [
+        pod["volumes"] = [
             {
                 "name": "code",
                 "configMap": {"name": code.manifest["metadata"]["name"], "items": items},
             }
         ]
-    return {"spec": within}
+    return {"spec": pod}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ class _Code:
 def _pack_code(name: str, package: CodePackage) -> _Code:
     """Return the files of a project as a ConfigMap, whose name begins with ``name`` and ends with a hash of the files.
 
-    Raises `InputError` if they are too large.
+    Raises `InputError` if they are too large, more than 0.9 MB, and OSError if one cannot be read.
     """
     if package.size > MOST_BYTES:
         what = f"has {package.size / 1e6:.1f} MB of files, Kubernetes takes {MOST_BYTES / 1e6:.1f} MB beside a job"

@@ -61,9 +61,10 @@ def list_tools(group: click.Group) -> dict[str, click.Command]:
 
 
 async def _serve(commands: Mapping[str, click.Command]) -> None:
-    """Answer the requests of an agent with the tools ``commands`` until standard input ends.
+    """Answer the requests of an agent with the tools ``commands``, by name, until standard input ends.
 
-    A signal ends the commands that run, and then this process.
+    Ctrl-C, SIGTERM or SIGHUP ends the commands that run, and then this process, with 128 plus the signal's number as
+    exit code.
     """
     import mcp_types as types
     from mcp.server.lowlevel import Server
@@ -79,7 +80,10 @@ async def _serve(commands: Mapping[str, click.Command]) -> None:
         )
 
     async def call(context: Any, request: types.CallToolRequestParams) -> types.CallToolResult:
-        """Answer a call of a tool, with a document of the error if the tool or a parameter does not exist."""
+        """Answer a call of a tool with the result of its command.
+
+        If the tool or a parameter does not exist, the answer is a document of the error, and nothing is run.
+        """
         try:
             if request.name not in commands:
                 raise InputError.one(
@@ -108,14 +112,15 @@ async def _serve(commands: Mapping[str, click.Command]) -> None:
 async def _run_until_signal(serve: Callable[[], Awaitable[None]]) -> int:
     """Await ``serve()``, and cancel it at Ctrl-C, SIGTERM or SIGHUP.
 
-    Return the number of the signal, or 0 if it has ended by itself.
+    Return the number of the signal, or 0 if it has ended by itself. On Windows, signals are left to Python. An
+    exception of ``serve`` is raised in an exception group.
     """
     import anyio
 
     number = 0
 
     async def cancel_at_signal() -> None:
-        """Wait for a signal, and cancel the task group."""
+        """Wait for a signal, store its number, and cancel the task group ``tasks``, which is created below."""
         nonlocal number
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             number = await anext(aiter(signals))
@@ -130,7 +135,7 @@ async def _run_until_signal(serve: Callable[[], Awaitable[None]]) -> int:
 
 
 def _describe_tool(command: click.Command) -> types.Tool:
-    """Return the description of a command as a tool, with the schema of its parameters and whether it only reads."""
+    """Return the description of a command as a tool: its name, help, the schema of its parameters, if it only reads."""
     import mcp_types as types
 
     name = str(command.name)
@@ -145,8 +150,8 @@ def _describe_tool(command: click.Command) -> types.Tool:
 async def _run_command_line(words: Sequence[str]) -> types.CallToolResult:
     """Run a sweep command in its own process, and return its output and exit code.
 
-    ``words`` are the arguments of ``python -m sweep``. Standard error is returned if standard output is empty. If the
-    call is cancelled, the process is ended.
+    ``words`` are the arguments of ``python -m sweep``. Standard error is returned if standard output is empty, and
+    otherwise dropped. If the call is cancelled, the process is ended.
     """
     import anyio
 
@@ -159,9 +164,10 @@ async def _run_command_line(words: Sequence[str]) -> types.CallToolResult:
 
 
 def _make_tool_result(text: str, *, code: int) -> types.CallToolResult:
-    """Return the result of a call: the document that the command printed, or its error text, with the exit code.
+    """Return the result of a call, an object with the keys ``exit_code`` and ``result``.
 
-    A text that is no JSON becomes ``{"text": text}``. It is an error of the call unless the code is 0 or 1.
+    ``result`` is ``text`` as JSON, usually the document that the command has printed, or ``{"text": text}`` if that is
+    no JSON. It is marked as an error of the call unless the code is 0 or 1.
     """
     import mcp_types as types
 

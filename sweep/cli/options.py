@@ -31,6 +31,7 @@ class _Results(click.ParamType):  # type: ignore[type-arg]  # generic only in cl
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the folder for ``value``, as `find_local_folder` does, and raise what that raises."""
         from sweep.store.features import find_local_folder
 
         return find_local_folder(value)
@@ -99,9 +100,10 @@ _START_FILE = "sweep.start_file"  # key in the context: the file of `report_star
 
 
 def detach(command: Callable[..., None]) -> Callable[..., None]:
-    """Declare ``--detach``, and the hidden ``--start-file`` that it passes to the process in the background.
+    """Declare ``--detach`` for a command, and the hidden ``--start-file`` for its process in the background.
 
-    That file is the one of `report_start`.
+    The command gets ``detach`` as an argument. The file is not passed to it, but kept in the context for
+    `report_start`.
     """
     command = click.option(
         "--detach",
@@ -120,8 +122,8 @@ def detach(command: Callable[..., None]) -> Callable[..., None]:
 def report_start(describe: Callable[[], str]) -> None:
     """Append a line to the start file, by which the process that ran ``--detach`` learns of a start or a failure.
 
-    ``describe`` returns the line as JSON, see `sweep.runner.detaching`. Do nothing if no process waits for it, or
-    outside of a command.
+    ``describe`` returns the line as JSON, see `sweep.runner.detaching`; line breaks in it become spaces. Do nothing if
+    no process waits for it, or outside of a command. Errors of the file are ignored.
     """
     context = click.get_current_context(silent=True)
     file = context.meta.get(_START_FILE) if context else None
@@ -139,30 +141,33 @@ _KEYS = {"run_cap": "run_cap", "name": "name", "eager": "training.run_eagerly"}
 def changes(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command: pass the changes of the sweep file to it as ``changes``, a list of assignments ``key=value``.
 
-    The changes are ``--set`` and then the options that each set one key of the sweep file, such as ``--run-cap``.
+    The changes are those of ``--set``, as they are, and then those of the options that each set one key of the sweep
+    file: ``--run-cap``, ``--name``, ``--eager`` and ``--notify``. The command does not get these options themselves.
     """
 
     @functools.wraps(command)
     def with_changes(assignments: tuple[str, ...], **given: Any) -> None:
         """Convert ``--run-cap`` and the like to assignments, and call the command."""
-        short = {}
+        values = {}  # by the key that is set; None or False if its option is not given
         for option, key in _KEYS.items():
-            short[key] = given.pop(option, None)  # not every command has all of them
-        short["notify"] = [_parse_receiver(text) for text in given.pop("notify", ())] or None
-        # Quoted, so that --name 12 sets a text and not a number.
-        made = []
-        for key, value in short.items():
+            values[key] = given.pop(option, None)  # not every command has all of them
+        values["notify"] = [_parse_receiver(text) for text in given.pop("notify", ())] or None
+        further = []
+        for key, value in values.items():
             if value not in (None, False):
-                made.append(f"{key}={json.dumps(value, ensure_ascii=False)}")
-        command(**given, changes=[*assignments, *made])
+                # as JSON, so that --name 12 sets a text and not a number
+                further.append(f"{key}={json.dumps(value, ensure_ascii=False)}")
+        command(**given, changes=[*assignments, *further])
 
     return with_changes
 
 
 def _parse_receiver(text: str) -> dict[str, Any]:
-    """Return the entry of the key `notify` for a value of ``--notify``: a webhook, a Slack variable or a command.
+    """Return the entry of the key `notify` for a value of ``--notify``: {KIND: VALUE}.
 
-    Raises `InputError` for a command with unbalanced quotes.
+    It is ``webhook`` with the URL for one of http or https, ``slack`` with the name after ``slack:``, and otherwise
+    ``command`` with the list of words, as a shell splits them. Raises `InputError` for a command with unbalanced
+    quotes.
     """
     kind, colon, rest = text.partition(":")
     if kind in ("http", "https") and rest.startswith("//"):
@@ -185,6 +190,10 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in c
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
+        """Return a duration in seconds; a float is returned as it is.
+
+        Raises click's BadParameter unless ``value`` is a number and a unit (s, m or h), above 0 and up to 24 hours.
+        """
         if isinstance(value, float):  # click may pass a value that is converted already
             return value
         units = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -209,7 +218,7 @@ keep_warm = click.option(
 
 
 def _find_kept_ray() -> KeptRay | None:
-    """Return the Ray that this process keeps between commands; None if it keeps none.
+    """Return the object that holds the Ray which this process keeps between commands; None if it keeps none.
 
     A process that does has imported the module long before. In others it is not imported here: its package takes longer
     than the rest of a command up to its first line.
@@ -224,14 +233,15 @@ def _find_kept_ray() -> KeptRay | None:
 def _apply_keep_warm(given: dict[str, Any]) -> None:
     """Remove ``--keep-warm`` from the arguments ``given``; set how long Ray is kept, if this process keeps it.
 
-    In such a process, also set whether it is quiet; without the option, Ray is kept as long as before. In any other
-    process, raises InputError if the option is given with ``--inline``, ``--address``, ``--eager`` or ``--profile``, or
-    on a system that cannot keep Ray; with ``--detach``, it is left to the process in the background.
+    In such a process, also set whether the command is quiet; without the option, Ray is kept as long as before. In any
+    other process, nothing is set: it raises InputError if the option is given with ``--inline``, ``--address``,
+    ``--eager`` or ``--profile``, or on a system that cannot keep Ray, but not with ``--detach``, which leaves that to
+    the process in the background.
     """
-    seconds = given.pop("keep_warm", None)
+    seconds = given.pop("keep_warm", None)  # None without the option
     kept = _find_kept_ray()
     if kept is not None:
-        kept.keep_s = seconds or kept.keep_s  # without the option, as long as before
+        kept.keep_s = seconds or kept.keep_s
         kept.is_quiet = given["quiet"] or given["as_json"] or given["events"]
         return
     # with --detach, the process in the background gets the option
@@ -248,12 +258,16 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
     """Declare the options of commands that train, and pass them as ``how``, an `Options`, and ``as_json``.
 
     With ``--json``, no progress is shown, because standard output has the result only; ``--events`` with it raises
-    InputError. A command with further options of `Options` declares them itself, above this decorator.
+    InputError, and so may ``--keep-warm``. A command with further options of `Options` declares them itself, above this
+    decorator.
     """
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
-        """Collect the options as `Options` and call the command. Raises InputError for ``--events`` with ``--json``."""
+        """Collect the options as `Options` and call the command with what is left of them.
+
+        Raises InputError for ``--events`` with ``--json``, and as `_apply_keep_warm` does.
+        """
         if given["events"] and given["as_json"]:
             raise InputError.one("--events", "is given with --json", "leave one of them out")
         _apply_keep_warm(given)  # first, because it needs options that are removed below
@@ -318,7 +332,10 @@ def _collect_options(given: dict[str, Any]) -> Options:
 def _create_followers(
     *, tensorboard: bool
 ) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
-    """Return the functions that start exporters which follow the sweep while it runs; () unless ``tensorboard``."""
+    """Return the functions that start exporters which follow a sweep while it runs; () unless ``tensorboard``.
+
+    Each is called with the sweep's folder, and returns a context manager that follows it inside its block.
+    """
     if not tensorboard:
         return ()
     from sweep.export import create_followers

@@ -88,7 +88,7 @@ def ui(
 
 
 def _print_address(url: str, *, as_json: bool) -> None:
-    """Print the address of the page, as text or as JSON."""
+    """Print the address of the page, as text or as JSON, and flush standard output."""
     if as_json:
         # as `PageDocument` describes it
         click.echo(json.dumps({"version": 1, "url": url}, indent=2))
@@ -100,9 +100,9 @@ def _print_address(url: str, *, as_json: bool) -> None:
 
 
 def _list_commands() -> Commands:
-    """Return the option names of each command of this installation, such as ``--json``, by the command's name.
+    """Return the option names of each command, such as ``--json``, by the command's name; call it inside a command.
 
-    The names of arguments are included.
+    The names of arguments are included. The mapping is empty if `ui` is not called as a command of the group.
     """
     group = click.get_current_context().find_root().command
     if isinstance(group, click.Group):  # always, unless `ui` is called by itself
@@ -136,14 +136,15 @@ def _open_browser(url: str) -> None:
 def start_page_beside(results: Path, sweep: str, process: int) -> None:
     """Start the live page, in a process of its own, for a sweep that ``process`` runs.
 
-    Waits for the address and prints it to standard error. The page's process ends when ``process`` has ended and, for a
-    minute, no page has shown a sweep, a trial or the list of sweeps. Raises `InputError` if it does not start.
+    ``process`` is a process id. Waits for the address and prints it to standard error. The page's process ends when
+    ``process`` has ended and, for a minute, no page has shown a sweep, a trial or the list of sweeps. Raises
+    `InputError` if it does not start.
     """
     from sweep.ui import address
 
     options = ["--results", str(results), "--beside", str(process), "--", sweep]
-    started, url = address.start_process(options)
-    started.returncode = 0  # it outlives this process, which must not wait for it or warn about it
+    page_process, url = address.start_process(options)
+    page_process.returncode = 0  # it outlives this process, which must not wait for it or warn about it
     if not url:
         raise InputError.one("--ui", "the page's process did not start", "see python -m sweep ui")
     click.echo(f"page     {url}", err=True)

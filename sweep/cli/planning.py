@@ -28,9 +28,10 @@ STANDARD_INPUT = Path("/dev/stdin")
 def _parse_machines(
     context: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> tuple[pricing.Machine, ...]:
-    """Return the machines that the values of ``--compare-prices`` describe. Raises click's BadParameter.
+    """Return the machines that the values of ``--compare-prices`` describe; () if there are none.
 
-    A value is NAME=GPUS:PRICE or NAME=GPUS:PRICE:SECONDS.
+    A value is NAME=GPUS:PRICE or NAME=GPUS:PRICE:SECONDS: the number of GPUs, the price of a GPU-hour and, if given,
+    the seconds of an epoch, which must be above 0. Raises click's BadParameter for any other value.
     """
     from sweep.runner.pricing import Machine
 
@@ -39,16 +40,17 @@ def _parse_machines(
         name, _, rest = text.partition("=")
         try:
             gpus, price, *epoch_s = map(float, rest.split(":"))
-            ok = (
+            is_valid = (
                 name
                 and len(epoch_s) < 2
                 and gpus >= 0
                 and price >= 0
+                and isfinite(gpus + price)
                 and all(0 < value < inf for value in epoch_s)
             )
         except ValueError:  # no number, or only one
-            ok = False
-        if not ok or not isfinite(gpus + price):
+            is_valid = False
+        if not is_valid:
             raise click.BadParameter(
                 f"{text!r} is no machine, expected NAME=GPUS:PRICE or NAME=GPUS:PRICE:SECONDS, as in A100=1:1.29:30"
             )
@@ -141,6 +143,7 @@ def plan(
     for option in (name for name, is_wanted in trains.items() if is_wanted):
         checking.check_inline(spec, option)
 
+    # Called by `make_plan`, with the configurations that it has chosen.
     def timing(sample: Sequence[Params]) -> earlier_times.Timing | None:
         """Return the times of epochs, measured with ``--time`` or taken from earlier sweeps; None if unknown."""
         if not timed:
@@ -150,8 +153,10 @@ def plan(
                 spec, spec.resources.devices(simulate_gpus), folders, sample
             )
 
-    # Called before the searcher suggests anything, so that the plan has the configurations that `run` would begin with.
+    # Called by `make_plan` before the searcher suggests anything, so that the plan has the configurations that `run`
+    # would begin with.
     def learn(searcher: Searcher) -> None:
+        """Teach the searcher the results of earlier sweeps that ``warm_start`` names; print notes on them."""
         taken = methods.record_warm_start(spec.warm_start, results)
         methods.learn_warm_start(
             searcher, taken, lambda text: click.echo(f"note: {text}", err=True), spec, results
@@ -192,7 +197,9 @@ def _measure_throughput(
 ) -> Throughput:
     """Measure the examples per second of different settings, with at most as many replicas as there are GPUs.
 
-    ``params`` is the configuration that is trained. Without whole GPUs for a trial, there is one replica.
+    ``params`` is the configuration that is trained. A trial that gets only a share of a GPU, or none, has one replica.
+    ``simulate_gpus`` is the number of simulated GPUs, None for the machine's own. Raises what
+    `throughput.measure_throughput` raises.
     """
     from sweep import runner
     from sweep.runner import throughput
@@ -209,7 +216,10 @@ def _measure_throughput(
 def _describe_plan(
     planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughput | None
 ) -> dict[str, object]:
-    """Return a plan as a `PlanDocument`; ``curves`` and ``speeds`` are None if they were not asked for."""
+    """Return a plan as the dictionary of a `PlanDocument`.
+
+    ``curves`` and ``speeds`` are None if they were not asked for, and then ``find_lr`` and ``throughput`` are None.
+    """
     from sweep.render import plans as drawn
 
     content: dict[str, object] = {
@@ -226,7 +236,7 @@ def _describe_plan(
 
 
 def _print_plan(planned: Plan, curves: Sequence[RateCurve], speeds: Throughput | None) -> None:
-    """Print a plan, learning-rate range tests and throughput measurements for people."""
+    """Print a plan for people, then the learning-rate range tests and the measured throughput, if there are any."""
     from sweep.render import console
     from sweep.render import plans as drawn
 

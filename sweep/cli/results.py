@@ -242,7 +242,8 @@ def replay(
 def _replace_rule(spec: Spec, text: str) -> Spec:
     """Return a copy of the sweep's spec with the stopping rule ``text``, such as ``asha eta=4`` or ``module:Name``.
 
-    Raises `InputError`, which names ``--early-terminate``, if the text is no rule or the rule does not fit the sweep.
+    Keys of the rule that ``text`` does not give have their defaults, not those of the sweep's own rule. Raises
+    `InputError`, which names ``--early-terminate``, if the text is no rule or the rule does not fit the sweep.
     """
     from sweep.spec import parse_spec
 
@@ -265,13 +266,11 @@ def _replace_rule(spec: Spec, text: str) -> Spec:
     for key, value in spec.to_json_dict().items():
         if value is not None:
             resolved[key] = value
-    own = ":" in kind
-    if own:
+    if ":" in kind:  # module:Name, the user's own
         changes = [f"early_terminate={kind}"]
     else:
-        # without the keys of the sweep's own rule
         changes = [
-            "early_terminate={}",
+            "early_terminate={}",  # removes the keys of the sweep's own rule
             f"early_terminate.type={kind}",
         ]
     changes += [f"early_terminate.{key}" for key in keys]
@@ -287,7 +286,10 @@ def _replace_rule(spec: Spec, text: str) -> Spec:
 
 
 def _format_rule(spec: Spec) -> str:
-    """Format the stopping rule of a sweep, as in ``asha min_iter=1 eta=4``, or ``module:Name`` for the user's own."""
+    """Return the stopping rule of a sweep as text, as in ``asha min_iter=1 eta=4``.
+
+    It is ``module:Name`` for the user's own rule, and ``none`` without a rule.
+    """
     from sweep.spec import sweep_file
 
     rule = sweep_file.rule_to_dict(spec.early_terminate)

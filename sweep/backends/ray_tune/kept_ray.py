@@ -35,11 +35,11 @@ class KeptRay:
     terminal: int = 0
     """Process id of the command that a person has started and this process runs now; 0 if it is this process itself."""
     listener: Listener = field(default_factory=Listener)
-    _kept: ExitStack = field(default_factory=ExitStack)
-    _cluster: Cluster | None = None
+    _contexts: ExitStack = field(default_factory=ExitStack)  # of the Ray and of `enter`
+    _cluster: Cluster | None = None  # a connection to the Ray, once it was started
     _workers: KeptWorkers | None = None
-    _made_for: Hashable = None
-    _pointer: str = ""  # to the record of its page in the dashboard
+    _made_for: Hashable = None  # the settings with which it was started
+    _page_key: str = ""  # of the record of its page in the dashboard
     _is_lost: bool = False
 
     @property
@@ -61,7 +61,7 @@ class KeptRay:
 
         Raises what entering it raises, and then `close` does not leave it.
         """
-        self._kept.enter_context(context)
+        self._contexts.enter_context(context)
 
     @contextmanager
     def lend(
@@ -87,11 +87,11 @@ class KeptRay:
         self.listener = listener
         try:
             if self._cluster is None:
-                self._cluster = self._kept.enter_context(start())
+                self._cluster = self._contexts.enter_context(start())  # left in `close`
                 self._made_for = made_for
                 # `start` has made the page of this session. Later sessions write to the same record, because the
                 # metadata with which this process has connected to Ray name it.
-                self._pointer = self._read_pointer(make_metadata())
+                self._page_key = self._read_page_key(make_metadata())
                 yield self._cluster
             else:
                 with self._open_page(self._cluster, make_metadata()) as cluster:
@@ -102,7 +102,7 @@ class KeptRay:
         finally:
             self.listener = Listener()
 
-    def _read_pointer(self, metadata: dict[str, str]) -> str:
+    def _read_page_key(self, metadata: dict[str, str]) -> str:
         """Return the key of the dashboard page's record from the ``metadata`` of Ray's start; ``""`` if none."""
         from sweep.backends.ray_tune.dashboard import POINTER
 
@@ -120,7 +120,7 @@ class KeptRay:
         if not metadata:
             yield replace(cluster, page=None)
             return
-        page = JobPage({**metadata, POINTER: self._pointer}, shared=False)
+        page = JobPage({**metadata, POINTER: self._page_key}, shared=False)
         try:
             yield replace(cluster, page=page)
         finally:
@@ -144,7 +144,7 @@ class KeptRay:
         if self._workers is not None and not self._is_lost:
             self._workers.end()
         self._workers = None
-        self._kept.close()
+        self._contexts.close()  # ends the Ray
         self._cluster = None
         self._is_lost = False
 

@@ -165,7 +165,7 @@ class TrialRank:
         The other ranks must call this too. What the trial before has changed in the process is undone. If this fails,
         the result has the error, and this rank disconnects, except if the trial has only ended.
         """
-        self._note_begin(assignment.trial)
+        self._note_begin(assignment.trial)  # in the file in which this process writes how it ends
         self._surroundings.reset()
         # A folder of its own for each rank; None if the trial is not profiled.
         profile = assignment.profile and assignment.profile / f"rank-{self._rank}"

@@ -123,9 +123,9 @@ def explain_loss(job: Job, trial: int, error: str) -> str:
     """Return in a few words why the worker of a trial was lost.
 
     ``trial`` is the one that was passed last to the function of `record_exit`, and ``error`` is Ray's message. If the
-    message says that a rank or a node was lost, or that memory ran low, this is the reason. Otherwise it is what the
-    worker wrote when it ended, if it did, and the worker's file is deleted. If that says nothing, it is the exit code
-    or signal in the message, or else the message's first line.
+    message quotes a `WorkerLost`, such as of a rank, or says that a node was lost or that memory ran low, this is the
+    reason. Otherwise it is what the worker wrote when it ended, if it did, and the worker's file is deleted. If that
+    says nothing, it is the exit code or signal in the message, or else the message's first line.
     """
     error = printable(error)
     # First, because what the worker itself has raised may quote what Ray says about another process, a lost rank.
