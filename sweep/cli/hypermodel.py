@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import keyword
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,7 +74,7 @@ def make_files(target: str, name: str, folder: Path) -> WrittenFiles:
     if hypermodel.is_trainable:
         trainable = hypermodel.target
     else:
-        trainable = f"{name}:{_make_class_name(name)}"
+        trainable = f"{name}:{_make_class_name(name, target)}"
     text = _format_sweep_file(name, trainable, target, space)
     try:
         parse_spec(text, target)  # only to check that a sweep file can express the space
@@ -436,7 +437,7 @@ from {module} import {imported}
 from trainables.keras_trainable import KerasTrainable
 
 
-class {_make_class_name(name)}(KerasTrainable):
+class {_make_class_name(name, hypermodel.target)}(KerasTrainable):
     def data(self, hp: Any) -> Any:
         raise NotImplementedError("return (x, y) for training, and (x, y) for validation")
 
@@ -483,6 +484,14 @@ def _make_keys(declaration: Declaration) -> dict[str, Any]:
     return keys
 
 
-def _make_class_name(name: str) -> str:
-    """Return the name of the trainable's class: "MyModel" for "my_model"."""
-    return "".join(part.capitalize() for part in name.split("_"))
+def _make_class_name(name: str, target: str) -> str:
+    """Return the name of the trainable's class, made of the sweep's name: "MyModel" for "my_model".
+
+    If this is no name of a class, or the one that the module imports from ``target``, "Trainable" is put before it.
+    """
+    class_name = "".join(part.capitalize() for part in name.split("_"))
+    imported = target.partition(":")[2]
+    is_usable = class_name.isidentifier() and not keyword.iskeyword(class_name)
+    if not is_usable or class_name == imported:
+        return f"Trainable{class_name}"
+    return class_name

@@ -203,6 +203,25 @@ def test_the_files_are_a_sweep(folder: Path) -> None:
     compile(contents["my_sweep.py"], "my_sweep.py", "exec")
 
 
+@pytest.mark.parametrize(
+    ("name", "class_name"),
+    [
+        ("my_model", "MyModel"),
+        ("model", "TrainableModel"),  # another class would hide the imported one of that name
+        ("_1", "Trainable1"),
+        ("_", "Trainable"),
+        ("none", "TrainableNone"),
+    ],
+)
+def test_the_class_of_the_module_has_a_name_of_its_own(
+    folder: Path, name: str, class_name: str
+) -> None:
+    files = hypermodel.make_files("hyper_models:Model", name, folder).files
+    assert f"trainable: {name}:{class_name}\n" in files[f"{name}.yaml"]
+    assert f"class {class_name}(KerasTrainable):" in files[f"{name}.py"]
+    compile(files[f"{name}.py"], f"{name}.py", "exec")
+
+
 def test_an_object_of_a_class_with_model_is_enough(folder: Path) -> None:
     written = hypermodel.make_files("hyper_models:net", "my_sweep", folder)
     assert rows(written) == ["a: {min: 1, max: 3}"]
