@@ -832,8 +832,9 @@ class Worker:
         """Begin the trial and restore it from the checkpoint in the folder ``path``; return why that is not possible.
 
         Return "" if it was restored; then ``trial`` has the checkpoint's epoch and reports. Otherwise, the checkpoint's
-        name is added to ``unusable``, unless the disk cannot read it now. Raises what the trainable's ``begin`` raises,
-        OtherData, and an error of ``restore`` that says that memory is out.
+        name is added to ``unusable``, unless the disk cannot read it now; the trial has not begun if its files are
+        damaged. Raises what the trainable's ``begin`` raises, OtherData, and an error of ``restore`` that says that
+        memory is out.
         """
         try:
             manifest = checkpoints.read_verified_manifest(path)
@@ -905,7 +906,7 @@ class Worker:
         """Return whether the step ends after the trial's last epoch.
 
         It does if the driver may decide, the trial is done, diverged, stopped or moves, the step took a second, or each
-        epoch is to be saved, since only the last epoch of a step can be.
+        epoch is to be saved (`Job.checkpoint_every_s` is 0), since only the last epoch of a step can be.
         """
         return (
             trial.decided
@@ -1014,10 +1015,10 @@ class Worker:
     def _collect_facts(self, trial: _Trial, status: Status) -> Facts:
         """Return the facts to be logged about the trial: those of its trainable, its inputs, its checkpoint.
 
-        They are empty if the trial has not begun. The checkpoint is named only where ``status`` says that it is kept:
+        They are empty if the trial has not begun here. The checkpoint is named only where ``status`` says that it is kept:
         for an interrupted trial, and for a completed one that was saved at its end. They say that the trial is not
-        reproducible if earlier trials have changed this process, or if its minutes are limited. Raises what `encode`
-        raises if the log could not hold them.
+        reproducible if earlier trials have changed this process, or if its minutes are limited. Raises StoreError if
+        the log could not hold them, and TrainableError for an invalid ``depends_on``.
         """
         if not trial.begun or self._trainable is None:
             return Facts()
@@ -1056,8 +1057,8 @@ class Worker:
     def _make_assignment(self, trial: _Trial) -> Assignment:
         """Return the assignment for the trainable; its parameters are a mapping that records which of them are read.
 
-        It has the present number of micro-batches, the folder of shared data, the stop file and, for trial 0 of a job
-        with a profile, the folder of that.
+        The record of names read begins anew. The assignment has the present number of micro-batches, the folder of
+        shared data, the stop file and, for trial 0 of a job with a profile, the folder of that.
         """
         if self.job.profile and trial.number == 0:  # one trial is enough for a profile
             profile = self.job.folder / "profile"
