@@ -52,12 +52,16 @@ class Surroundings:
         self._close_outputs()
         # A process may have been started with closed outputs.
         self._output_copies = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
-        self._close_outputs = weakref.finalize(self, _close_all, tuple(self._output_copies.values()))
+        self._close_outputs = weakref.finalize(
+            self, _close_all, tuple(self._output_copies.values())
+        )
 
     def check(self) -> None:
         """Raise FileNotFoundError if neither the trial's folder nor the one in which trials begin exists."""
         if not (self._trial_folder.is_dir() or self._start_folder.is_dir()):
-            raise FileNotFoundError(f"{self._start_folder}, in which trials begin, is no longer there")
+            raise FileNotFoundError(
+                f"{self._start_folder}, in which trials begin, is no longer there"
+            )
 
     @contextmanager
     def inside(self, *, anyhow: bool = False) -> Iterator[None]:
@@ -85,7 +89,8 @@ class Surroundings:
         finally:
             self._is_inside = False
             if not self._only_trains:
-                self._trial_settings = self._saved_settings.find_changed()  # before the next line undoes them
+                # before the next line undoes them
+                self._trial_settings = self._saved_settings.find_changed()
                 self._saved_settings.restore()
             with suppress(FileNotFoundError):  # the trial has deleted it
                 self._trial_folder = Path.cwd()
@@ -105,7 +110,8 @@ class Surroundings:
         """
         if not getattr(file, "closed", False) or stream not in self._output_copies:
             return file
-        os.dup2(self._output_copies[stream], stream)  # closing the file has closed the descriptor, too
+        # closing the file has closed the descriptor, too
+        os.dup2(self._output_copies[stream], stream)
         return open(
             stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
         )

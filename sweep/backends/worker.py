@@ -1015,10 +1015,10 @@ class Worker:
     def _collect_facts(self, trial: _Trial, status: Status) -> Facts:
         """Return the facts to be logged about the trial: those of its trainable, its inputs, its checkpoint.
 
-        They are empty if the trial has not begun here. The checkpoint is named only where ``status`` says that it is kept:
-        for an interrupted trial, and for a completed one that was saved at its end. They say that the trial is not
-        reproducible if earlier trials have changed this process, or if its minutes are limited. Raises StoreError if
-        the log could not hold them, and TrainableError for an invalid ``depends_on``.
+        They are empty if the trial has not begun here. The checkpoint is named only where ``status`` says that it is
+        kept: for an interrupted trial, and for a completed one that was saved at its end. They say that the trial is
+        not reproducible if earlier trials have changed this process, or if its minutes are limited. Raises StoreError
+        if the log could not hold them, and TrainableError for an invalid ``depends_on``.
         """
         if not trial.begun or self._trainable is None:
             return Facts()

@@ -144,7 +144,8 @@ def start_page_beside(results: Path, sweep: str, process: int) -> None:
 
     options = ["--results", str(results), "--beside", str(process), "--", sweep]
     page_process, url = address.start_process(options)
-    page_process.returncode = 0  # it outlives this process, which must not wait for it or warn about it
+    # as if it had ended: it outlives this process, which must not wait for it or warn about it
+    page_process.returncode = 0
     if not url:
         raise InputError.one("--ui", "the page's process did not start", "see python -m sweep ui")
     click.echo(f"page     {url}", err=True)

@@ -159,7 +159,8 @@ def starting_in_background(
         return
     node_class: Any = ray_private_api.import_private("ray._private.node").Node
     ray_constants: Any = ray_private_api.import_private("ray._private.ray_constants")
-    timeout_before = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S  # `background.finish` sets it to 0
+    # restored below, because `background.finish` sets it to 0
+    timeout_before = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
     background = _BackgroundStart(say, ray_constants)
     after_dashboard: list[Callable[[], None]] = []
 
