@@ -144,30 +144,34 @@ class CodePackage:
 
 
 def _walk_files(
-    root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]
+    root: Path,
+    folder: Path,
+    rules: list[tuple[Path, GitIgnoreSpec]],
+    outer_folders: tuple[Path, ...] = (),
 ) -> Iterator[tuple[Path, bool]]:
     """Yield (path, True) for each file to send, and (path, False) for each file or folder to leave out.
 
-    ``folder`` is ``root`` or a folder below it, and ``rules`` are the ignore rules of the folders around it. Left out
-    are what ignore rules name, secrets, caches, environments, results, and links that lead out of ``root`` or form a
-    cycle.
+    ``folder`` is ``root`` or a folder below it, ``rules`` are the ignore rules of the folders around it, and
+    ``outer_folders`` are those folders from ``root`` on, with links resolved. Left out are what ignore rules name,
+    secrets, caches, environments, results, and links that lead out of ``root`` or form a cycle. Of a folder that is
+    left out, the content is not yielded. Broken links below ``root`` and what is no file, such as a socket, are passed
+    over unless a rule names them.
     """
     rules = [*rules, *_read_ignore_rules(folder)]
+    outer_folders = (*outer_folders, folder.resolve())
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
         is_folder = entry.is_dir()
         if _is_ignored(path, is_folder, rules) or (is_folder and _is_environment_or_results(path)):
             yield path, False
-        elif not (there := path.resolve()).is_relative_to(root) or (
-            is_folder and folder.is_relative_to(there)
-        ):
-            # leave out links to outside the project, and links that would form a cycle
-            yield (
-                path,
-                False,
-            )
+            continue
+        target = path.resolve()  # another path only for links, and for what is in linked folders
+        leads_out = not target.is_relative_to(root)
+        forms_cycle = is_folder and target in outer_folders
+        if leads_out or forms_cycle:
+            yield path, False
         elif is_folder:
-            yield from _walk_files(root, path, rules)
+            yield from _walk_files(root, path, rules, outer_folders)
         elif entry.is_file():
             yield path, True
 

@@ -113,6 +113,17 @@ def test_links_lead_out_of_no_project(tmp_path: Path) -> None:
     assert package.left_out == ("file", "folder/round/", "out/")
 
 
+def test_links_that_form_a_cycle_below_a_link_are_left_out(tmp_path: Path) -> None:
+    root = project(tmp_path, {"a/a.py": "", "b/b.py": "", "c/c.py": ""})
+    (root / "a" / "to_b").symlink_to(root / "b")
+    (root / "b" / "to_c").symlink_to(root / "c")
+    (root / "c" / "to_b").symlink_to(root / "b")
+    package = CodePackage.collect(root)
+    # each link is followed once: the cycle ends where it would enter a folder again
+    assert "a/to_b/to_c/c.py" in names(package)
+    assert package.left_out == ("a/to_b/to_c/to_b/", "b/to_c/to_b/", "c/to_b/to_c/")
+
+
 def test_secrets_stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project(tmp_path, {".git/HEAD": "", ".gitignore": "private.txt\n/exp/only.txt\n"})
     files = {
