@@ -21,9 +21,11 @@ def run_command(
     """Run a command line, by default the one that started this process, and return its exit code.
 
     Call it in the main thread. ``arguments`` does not include the program's name; ``program`` is that name in messages.
-    With ``forks_workers``, a fork server runs meanwhile, if one can be started. Standard output and error are replaced
-    (`output.prepare_streams`), and from this call on `interruption` handles the signals. The code is 2, with a line on
-    standard error, if the command succeeded but its output could not be written, except to a closed pipe.
+    With ``forks_workers``, a fork server runs meanwhile, if one can be started.
+
+    The code is 2, with a line on standard error, if the command succeeded but its output could not be written, except
+    to a pipe that its reader has closed. Standard output and error are replaced (`output.prepare_streams`) and stay so,
+    and from this call on `interruption` handles the signals: the first one may end this process.
     """
     output.prepare_streams()  # first, because the signal handling copies standard error, which may be closed
     with output.expecting_document(sys.argv[1:] if arguments is None else arguments):
@@ -40,7 +42,10 @@ def run_command(
 
 
 def _call_main(arguments: Sequence[str] | None, program: str | None) -> int:
-    """Call the command line's main function and return its exit code: 0 if it returns, 1 for an exit with a message."""
+    """Call the command line's main function and return its exit code: 0 if it returns, 1 for an exit with a message.
+
+    An exit with a number returns that. Exceptions other than `SystemExit` are raised.
+    """
     from sweep.cli import main  # a slow import; signals are already handled while it runs
 
     try:

@@ -65,7 +65,8 @@ def run(
 ) -> None:
     """Run a sweep file into a new results folder.
 
-    A sweep that exists already is refused or, with --or-resume, continued.
+    A sweep that exists already is refused or, with --or-resume, continued. The exit code is 1 if no trial has
+    completed, and 130 after an interruption.
     """
     with Startup(quiet=how.quiet) as startup:
         startup.step(f"reading {file}")
@@ -96,18 +97,23 @@ def _run_or_resume(
 ) -> None:
     """Check a sweep file; run the sweep and print the result, or start it in the background with ``detach``.
 
-    With ``or_resume``, a sweep that exists already is resumed, after its changes are printed. ``ui`` also starts the
-    live page. Raises `InputError`, and ends the process with the exit code of the session unless that is 0.
+    With ``or_resume``, a sweep of that name that exists already is resumed with the changes in the file, which are
+    printed. ``ui`` also starts the live page. Ends the process with the exit code of the session unless that is 0. With
+    ``detach``, the file is checked here as well, and the function returns once the session in the background has begun.
+
+    Raises `InputError` for mistakes in the file or its trainable, `RefusedError`, a kind of it, if the name is taken or
+    a change is not possible, and the errors of `session.run_sweep` and `StoreError`.
     """
-    require_locks()
+    require_locks()  # refuses systems on which sweeps cannot run, such as Windows
     from sweep.runner import sweep_files
     from sweep.spec.work import describe_work
 
     spec, text = sweep_files.load_file(file, changes)
     folders = sweep_files.import_folders(file)
     goes_on = or_resume and ResultsFolder.exists(results, spec.name)
-    # Otherwise the process in the background does this, or `go_on` for the sweep as it was resumed.
-    if not detach and not goes_on:
+    # In the other cases, the process in the background does this, or `go_on` for the sweep as it is resumed.
+    is_new_here = not detach and not goes_on
+    if is_new_here:
         startup.announce(f"{spec.name}: {describe_work(spec)}")
         if cost := describe_cost(spec, results, how):
             startup.announce(cost)
@@ -181,7 +187,8 @@ def resume(
     """Continue a sweep that was interrupted or killed, or extend one.
 
     The trainable is looked for where the sweep began or, with --here, in the current folder. With the address of a
-    cluster's dashboard (http://...), a submitted sweep is resumed as a job of that cluster.
+    cluster's dashboard (http://...), a submitted sweep is resumed as a job of that cluster. The exit code is 1 if no
+    trial has completed, and 130 after an interruption.
     """
     # the address of a dashboard, not of Ray itself
     if how.address is not None and how.address.startswith(("http://", "https://")):
@@ -212,7 +219,11 @@ def resume(
 
 
 def _refuse_session_options(how: Options) -> None:
-    """Raise an `InputError` that names the given options that are not passed to the job of a submitted sweep."""
+    """Raise an `InputError` if options were given that are not passed to the job of a submitted sweep.
+
+    The error names each of them: ``--results``, ``--inline``, ``--events``, ``--no-reuse``, ``--no-memo`` and
+    ``--tensorboard``. To be called while a command runs, whose context tells whether ``--results`` was given.
+    """
     results_source = click.get_current_context().get_parameter_source("results")
     # --detach is not refused, because a job always runs in the background
     given = {
@@ -238,7 +249,9 @@ def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
     """Start this command in a background process, and print how to watch it, wait for it and stop it.
 
     ``folder`` is that of the sweep. Waits until the session of the background process has begun, and returns the id of
-    the process. Raises `InputError` with ``--events``, and `NotStarted` if the process ends before that.
+    the process; prints a document instead of lines if ``as_json``. From now on, this process no longer handles signals,
+    so that Ctrl-C during the wait ends both. Raises `InputError` if ``--events`` was given, `NotStarted` if the process
+    ends before its session has begun, and `StoreError` if its files cannot be written.
     """
     from sweep.documents.shapes import DetachedDocument
     from sweep.render import document
@@ -275,16 +288,19 @@ def _find_command_process() -> int:
     """Return the id of the process in the user's terminal: this one, unless a keeper of Ray runs the command for it."""
     from sweep.backends.ray_tune.kept_ray import get_kept_ray
 
-    kept = get_kept_ray()
-    return os.getpid() if kept is None else kept.terminal or os.getpid()
+    kept = get_kept_ray()  # None: this process is no keeper
+    if kept is None:
+        return os.getpid()
+    return kept.terminal or os.getpid()
 
 
 def _import_early(spec: Spec, folders: Sequence[Path], how: Options) -> None:
     """Start to import the libraries of workers in the background, while this process checks the code and starts Ray.
 
-    Does nothing with ``inline`` or a cluster's address. The fork server that this command has started imports them if
-    it suits the CPU cores of these trials; otherwise another one replaces it. A process that keeps Ray running starts a
-    fork server here, unless Ray is running already.
+    The libraries are those that the source of the trainable imports, which is looked for in ``folders``. The fork
+    server that this command has started imports them if it suits the CPU cores of these trials; otherwise another one
+    replaces it. A process that keeps Ray running starts a fork server here, unless Ray is running already. Nothing is
+    imported with ``inline``, with a cluster's address, or if trials use GPUs, because their workers are not forked.
     """
     if how.inline or how.address is not None:
         return
@@ -308,8 +324,9 @@ def go_on(
     """Check the trainable of a sweep, run one more session of it, and print its result.
 
     GPUs are simulated as in the earlier sessions, whatever ``how`` says. ``work`` describes what the session will
-    train; by default, it is described from the sweep file. Ends the process with the exit code of the session unless
-    that is 0.
+    train; if it is "", it is described from the sweep file. Ends the process with the exit code of the session, as
+    `conclude` does, unless that is 0. Raises `InputError` if the trainable has mistakes, and the errors of
+    `session.resume_sweep`.
     """
     from sweep.runner import checking, session
     from sweep.spec.work import describe_work
@@ -333,8 +350,9 @@ def go_on(
 def viewing(spec: Spec, how: Options, *, as_json: bool) -> Iterator[MakeView]:
     """Yield a function that creates the view of a session from its folder and terminal, by the options ``how``.
 
-    The session runs inside the block. With ``inline``, what its trials print then stays out of the JSON that a program
-    reads from standard output: it goes to standard error.
+    The session runs inside the block, in which failed writes to standard output are ignored. If trials are trained in
+    this process (``inline``) and standard output is to have JSON only, with ``as_json`` or ``--events``, what they
+    print goes to standard error.
     """
     redirects = how.inline and (as_json or how.events)
     with output.ignoring_write_errors(redirects=redirects) as results:
@@ -342,13 +360,13 @@ def viewing(spec: Spec, how: Options, *, as_json: bool) -> Iterator[MakeView]:
 
 
 def _make_viewer(spec: Spec, how: Options, results: IO[str]) -> MakeView:
-    """Return the function that creates the view of a session; events are written to ``results``."""
+    """Return the function that creates the view of a session; with ``--events``, they are written to ``results``."""
 
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
         """Create the view: lines of JSON with ``--events``, otherwise the live view.
 
-        The live view first gets the lines of `Options.opening`. A process that waits for this one learns that it has
-        the lock of the sweep.
+        The live view first gets the lines of `Options.opening`. If this process was started by ``--detach``, the one
+        that waits for it is told here that this one has the lock of the sweep.
         """
         from sweep.analysis import Outline
         from sweep.render.event_lines import EventLines
@@ -375,9 +393,12 @@ def _describe_start(folder: ResultsFolder) -> str:
 def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
     """Print the result of a session, and end the process with its exit code unless that is 0.
 
-    The code is that of an interruption if the session was interrupted, and 1 if no trial of the sweep has completed.
-    The process ends even if nothing can be printed. With ``--events``, no result is printed, because standard output
-    has events only. What went wrong is printed to standard error. Raises `InputError` if standard output has failed.
+    The code is that of an interruption if the session was interrupted, otherwise 1 if no trial of the sweep has
+    completed. Then what went wrong and how to go on is printed to standard error. With ``--events``, no result is
+    printed, because standard output has events only.
+
+    Failed writes to standard output do not change these codes; where the code would be 0, `InputError` is raised
+    instead, unless the reader has closed the pipe. Raises `StoreError` if the sweep cannot be read.
     """
     from sweep import analysis
     from sweep.events import Status
@@ -414,7 +435,7 @@ def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
 
 
 def _print_document(outcome: Outcome, sweep: Sweep) -> None:
-    """Print the document of a session as JSON."""
+    """Print the document of a session as JSON; from then on, an interruption prints no error document of its own."""
     from sweep.documents import sessions
     from sweep.render import document
 
@@ -424,9 +445,9 @@ def _print_document(outcome: Outcome, sweep: Sweep) -> None:
 
 
 def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
-    """Print the ranking and, unless ``quiet``, where the results are and which configuration is best.
+    """Print the ranking, the finalists of a confirmation, where the results are, and which configuration is best.
 
-    On a terminal, at most 20 configurations are ranked.
+    On a terminal, at most 20 configurations are ranked. With ``quiet``, only the ranking and the finalists are printed.
     """
     from sweep.analysis import ranking, verdict
     from sweep.render import console
@@ -481,7 +502,8 @@ def confirm(
     """Train the candidates for the best with fresh seeds, and test which one wins.
 
     Defaults come from `confirm:` in the sweep file; otherwise 8 seeds and 20 % of the search's epochs. It says first
-    what it will train, and refuses if that budget is spent.
+    what it will train, and refuses if that budget is spent. A sweep that is running, or of which no trial has
+    completed, is refused as well.
     """
     require_locks()
     with Startup(quiet=how.quiet) as startup:
@@ -492,7 +514,7 @@ def confirm(
 
         reopened = resuming.reopen_to_confirm(results, sweep, seeds, finalists, budget)
         work = ""
-        if not reopened.folder.is_running():  # otherwise, it is refused for that
+        if not reopened.folder.is_running():  # `go_on` refuses one that runs, without a plan
             work = describe_confirming(plan_confirmation(reopened), reopened.folder.name)
         go_on(
             reopened, dataclasses.replace(how, confirming=True), startup, as_json=as_json, work=work

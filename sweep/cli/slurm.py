@@ -47,7 +47,8 @@ def parse_time_limit(time: str) -> int:
     """Convert a time limit in Slurm's format to seconds: ``hours:minutes:seconds``, or with ``days-`` in front.
 
     Without days, all three parts are required, because Slurm reads 8:30 as minutes and seconds, which is never what is
-    meant; with days, the hours suffice. Raises `InputError` for any other text.
+    meant; with days, the hours suffice, perhaps with minutes. Hours have at most three digits, minutes and seconds two,
+    which may be above 59. Raises `InputError` for any other text.
     """
     found = _TIME.fullmatch(time)
     if found is None or (found["seconds"] is None and found["days"] is None):
@@ -63,8 +64,9 @@ def parse_time_limit(time: str) -> int:
 def format_script(batch: SlurmJob) -> str:
     """Return the batch script of a job, which saves and requeues itself before the time limit.
 
-    A job that Slurm preempts only saves, and one whose sweep ends in time is not requeued. Raises `InputError` if the
-    time limit is invalid or leaves no time to train, or a path cannot be named in the script.
+    A job that Slurm preempts only saves, and one whose sweep ends in time is not requeued. Nothing is written or
+    submitted. Raises `InputError` if the time limit is invalid, if it is at most two minutes longer than saving takes
+    (`SlurmJob.save_s`), or if the path of the output folder has a double quote or unprintable characters.
     """
     # Signals may come early by `LATE_S`, and at least as long should remain for training.
     if parse_time_limit(batch.time) <= batch.save_s + 2 * LATE_S:
@@ -72,7 +74,7 @@ def format_script(batch: SlurmJob) -> str:
             f"{batch.time} leaves no time to train: saving starts {batch.save_s} s before the limit"
         )
         raise InputError.one("--time", what, "ask for more, or lower --save-before")
-    asked = [
+    sbatch_options = [
         f"--job-name={_replace_special_characters(batch.name)}",
         f"--time={batch.time}",
         f"--nodes={batch.nodes}",
@@ -89,56 +91,62 @@ def format_script(batch: SlurmJob) -> str:
     ]
     sweep = [batch.python, "-m", "sweep"]
     stop = shlex.join([*sweep, "stop", batch.address])
-    return "\n".join(
-        [
-            "#!/bin/bash",
-            *(f"#SBATCH {option}" for option in asked),
-            f"cd {shlex.quote(str(batch.folder))} || exit 1",
-            *batch.setup,
-            # `stop` may take until the limit, less the time for Ray's shutdown and a minute for requeueing.
-            *_HEAR.format(
-                stop=stop, patience=batch.save_s - LATE_S - SETTLE_S, settle=SETTLE_S
-            ).splitlines(),
-            *(
-                _run_on_one_node(sweep, batch)
-                if batch.nodes == 1
-                else _run_on_all_nodes(sweep, batch)
-            ),
-            "running=$!",
-            *_END.splitlines(),
-            "",
-        ]
-    )
+    # `stop` may take until the limit, less the time for Ray's shutdown and a minute for requeueing.
+    patience = batch.save_s - LATE_S - SETTLE_S
+    save_at_signals = _SAVE_AT_SIGNALS.format(stop=stop, patience=patience, settle=SETTLE_S)
+    if batch.nodes == 1:
+        start_sweep = _run_on_one_node(sweep, batch)
+    else:
+        start_sweep = _run_on_all_nodes(sweep, batch)
+    lines = [
+        "#!/bin/bash",
+        *(f"#SBATCH {option}" for option in sbatch_options),
+        f"cd {shlex.quote(str(batch.folder))} || exit 1",
+        *batch.setup,
+        *save_at_signals.splitlines(),
+        *start_sweep,
+        "running=$!",  # the process that the last line has started
+        *_WAIT_AND_REQUEUE.splitlines(),
+        "",  # so that the script ends with a line feed
+    ]
+    return "\n".join(lines)
 
 
 def _run_on_one_node(sweep: Sequence[str], batch: SlurmJob) -> list[str]:
-    """Return the line, as a list, of the batch script that starts the sweep on one node in the background."""
+    """Return the line of the batch script, in a list, that starts the sweep on one node in the background.
+
+    ``sweep`` are the words that run sweep's command line: Python, ``-m`` and ``sweep``.
+    """
     return [f"srun --export=ALL --cpu-bind=none {shlex.join([*sweep, *batch.command])} &"]
 
 
 def _run_on_all_nodes(sweep: Sequence[str], batch: SlurmJob) -> list[str]:
     """Return the lines of the batch script that start Ray on all nodes, and run the sweep on this cluster.
 
-    They follow Ray's documentation for Slurm. The sweep begins when all nodes have joined, and Ray ends with the sweep.
-    Ray's token is in a file that only its owner can read, because Slurm stores the environment of each job.
+    ``sweep`` are the words that run sweep's command line. The lines follow Ray's documentation for Slurm. The sweep
+    begins when all nodes have joined, and Ray ends with the sweep. Ray's token is in a file in the output folder that
+    only its owner can read, because Slurm stores the environment of each job; the script deletes it at its end.
     """
     ray = ["ray", "symmetric-run", "--min-nodes", str(batch.nodes)]  # it calls `ray` by name
     return [
         f"export PATH={shlex.quote(str(Path(batch.python).parent))}:$PATH",
-        *_TOKEN.format(folder=shlex.quote(batch.output)).splitlines(),
+        *_SET_UP_RAY.format(folder=shlex.quote(batch.output)).splitlines(),
         f'srun --export=ALL --cpu-bind=none {shlex.join(ray)} --address "$address" -- '
         f'{shlex.join([*sweep, *batch.command])} --address "$address" &',
     ]
 
 
-_TOKEN = """\
+# shell code that determines the address of Ray's head, and creates the token that Ray's processes need
+_SET_UP_RAY = """\
 address=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1):$((20000 + SLURM_JOB_ID % 10000))
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={folder}/.ray-token-"$SLURM_JOB_ID" RAY_USAGE_STATS_ENABLED=0
 export RAY_gcs_rpc_server_reconnect_timeout_s=45 RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=600
 (umask 077 && od -An -N32 -tx1 /dev/urandom | tr -d ' \\n' > "$RAY_AUTH_TOKEN_PATH")
 trap 'rm -f "$RAY_AUTH_TOKEN_PATH"' EXIT"""
 
-_HEAR = """\
+# shell code that stops the sweep, so that all trials are saved, at Slurm's signals; ``late`` is not empty if it does
+# not end in time, ``again`` if the job is to be requeued
+_SAVE_AT_SIGNALS = """\
 again= late=
 save() {{
   echo "$(date '+%F %T') Slurm takes the nodes away: saving all trials"
@@ -149,7 +157,8 @@ save() {{
 trap 'again=yes; save' USR1
 trap save TERM"""
 
-_END = """\
+# shell code that waits for the sweep, requeues the job if it was saved before the time limit, and exits with its code
+_WAIT_AND_REQUEUE = """\
 while [ -z "$late" ] && kill -0 $running 2> /dev/null; do sleep 1; done  # `wait` may miss a signal
 trap '' USR1 TERM
 [ -n "$late" ] && code=1 || { wait $running; code=$?; }
@@ -161,9 +170,10 @@ exit $code"""
 
 
 def _escape_path(path: str) -> str:
-    """Return a path for use between quotes in an option of a batch script, where Slurm reads "%%" as "%".
+    """Return a path for use between double quotes in an option of a batch script: each "%" becomes "%%".
 
-    Raises `InputError` for a path with quotes or unprintable characters.
+    Slurm replaces such as %j in it, and reads "%%" as "%". Raises `InputError`, which names ``--results``, for a path
+    with a double quote or unprintable characters.
     """
     if '"' in path or not path.isprintable():
         raise InputError.one(
@@ -173,7 +183,7 @@ def _escape_path(path: str) -> str:
 
 
 def _replace_special_characters(name: str) -> str:
-    """Return a name with "-" in place of all characters but letters, digits, "_", "." and "-"."""
+    """Return a name with "-" in place of all characters but letters and digits of any script, "_", "." and "-"."""
     return re.sub(r"[^\w.-]", "-", name)
 
 
@@ -241,7 +251,11 @@ def slurm(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Run a sweep as a job of Slurm, which saves and requeues itself before its time limit."""
+    """Run a sweep as a job of Slurm, which saves and requeues itself before its time limit.
+
+    The sweep file and its trainable are checked first. The job runs in the current folder, or in that of the sweep
+    file if the file is not below it. With --dry-run, the script is printed, and nothing is created.
+    """
     from sweep.store.features import is_url
     from sweep.store.object_store import check_url
 
@@ -253,27 +267,30 @@ def slurm(
                 f"{option!r} is no option of sbatch",
                 "write it as in --sbatch=--qos=long",
             )
-    stored = is_url(results)
-    if stored:
+    in_object_store = is_url(results)
+    if in_object_store:
         where = check_url("--results", results)
+        output = str(sent.root)  # Slurm cannot write to an object store
     else:
         where = str(Path(results).resolve())
+        output = where
+    place = f"{where}/{sent.spec.name}"
+    # ``asked`` has the options that are named as fields of `SlurmJob`, such as the time limit
     text = format_script(
         SlurmJob(
             name=sent.spec.name,
             command=sent.command(where),
-            address=f"{where}/{sent.spec.name}",
+            address=place,
             python=sys.executable,
             folder=sent.root,
-            output=str(sent.root) if stored else where,  # Slurm cannot write to an object store
+            output=output,
             options=more,
             **asked,
         )
     )
-    place = f"{where}/{sent.spec.name}"
     job = None
     if not dry_run:
-        if not stored:
+        if not in_object_store:
             # the job could not write its output otherwise
             Path(where).mkdir(parents=True, exist_ok=True)
         job = printable(_submit_script(text))
@@ -294,7 +311,7 @@ def slurm(
 def _submit_script(text: str) -> str:
     """Submit the script with sbatch and return what it prints: the job number, with the cluster if there are several.
 
-    Raises `InputError` if that fails.
+    Raises `InputError` if there is no sbatch here, if it does not answer within a minute, or if it refuses the script.
     """
     hint = "--dry-run prints the script, to be submitted where Slurm is"
     try:
@@ -306,7 +323,6 @@ def _submit_script(text: str) -> str:
     except subprocess.TimeoutExpired as error:
         raise InputError.one("slurm", "sbatch has not answered within a minute", hint) from error
     if done.returncode:
-        raise InputError.one(
-            "slurm", (done.stderr.strip().splitlines() or ["sbatch failed"])[-1], hint
-        )
+        said = done.stderr.strip().splitlines() or ["sbatch failed"]
+        raise InputError.one("slurm", said[-1], hint)
     return done.stdout.strip()

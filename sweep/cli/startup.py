@@ -36,8 +36,11 @@ class Startup(Closing):
     def __init__(self, *, quiet: bool = False) -> None:
         self._file = sys.stderr
         self._quiet = quiet
-        self._replaces = self._file.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-        self._is_shown = False  # whether a step is shown on the terminal
+        self._can_erase_lines = self._file.isatty() and os.environ.get("TERM") not in (
+            "dumb",
+            "unknown",
+        )
+        self._is_step_shown = False  # whether a step is shown on the terminal
 
     def announce(self, text: str) -> None:
         """Erase the step that is shown, and print a permanent line."""
@@ -45,17 +48,20 @@ class Startup(Closing):
         self._write(f"{printable(text)}\n")
 
     def step(self, text: str) -> None:
-        """Show what is being done, until the next step replaces it; only on a terminal."""
+        """Show what is being done, until the next step or a permanent line replaces it.
+
+        Only on a terminal that can erase a line; otherwise, nothing is shown.
+        """
         self.close()
-        if self._replaces:
+        if self._can_erase_lines:
             self._write(printable(text))
-        self._is_shown = self._replaces
+        self._is_step_shown = self._can_erase_lines
 
     def close(self) -> None:
         """Erase the step that is shown, if there is one; the object can still be used afterwards."""
-        if self._is_shown:
+        if self._is_step_shown:
             self._write(_CLEAR_LINE)
-        self._is_shown = False
+        self._is_step_shown = False
 
     def _write(self, text: str) -> None:
         """Write a text unless ``quiet``; ignore errors."""
@@ -69,9 +75,11 @@ class Startup(Closing):
 def describe_cost(spec: Spec, results: Path, how: Options) -> str:
     """Describe what a sweep costs at the pace of an earlier one: "about 2 min 05 s, 0.11 s an epoch as in sweep wine".
 
-    The earlier sweep is the latest one of the same trainable in the folder ``results``. The money is added if the sweep
-    file has a price. The longest trial is taken for all. If trials may be stopped early, the text begins with "at
-    most". Return "" if there is no earlier sweep, if ``steps_per_epoch`` has several values, if the sweep may go on
+    The earlier sweep is the latest one in the folder ``results`` with the same trainable, the same ``steps_per_epoch``
+    and the same number of simulated GPUs. The longest trial is taken for all. If trials or the search may end early,
+    the text begins with "at most". The money is added if the sweep file has a price and trials use GPUs.
+
+    Return "" if there is no such earlier sweep, if ``steps_per_epoch`` has several values, if the sweep may go on
     without an end, or if it runs on a cluster, whose size is not known yet.
     """
     from sweep.runner import earlier_times
@@ -91,14 +99,18 @@ def describe_cost(spec: Spec, results: Path, how: Options) -> str:
         at_once = 1
     else:
         at_once = earlier_times.count_concurrent_trials(spec, how.simulated_gpus)
-    at_once = max(min(at_once, how.limit_concurrent(spec) or at_once), 1)
+    limit = how.limit_concurrent(spec)  # None: no limit
+    if limit is not None:
+        at_once = min(at_once, limit)
+    at_once = max(at_once, 1)
     if spec.population is None:
         trials = spec.all_trials
     else:
         trials = spec.population.size  # copies train only the epochs that their parents have left
+    # trials that end after minutes are counted in other units than epochs
     compute_price = earlier_times.price if spec.minutes is None else earlier_times.price_units
     price = compute_price(spec, trials, count_length(find_most_epochs(spec)), timing, at_once)
-    if price.hours is None:
+    if price.hours is None:  # nothing limits the sweep
         return ""
     takes = roughly(price.hours * 3600)
     if _may_end_early(spec):
@@ -113,7 +125,10 @@ def describe_cost(spec: Spec, results: Path, how: Options) -> str:
 
 
 def _list_epoch_lengths(spec: Spec) -> Sequence[Value | None]:
-    """Return the values of the parameter ``steps_per_epoch``: [None] without it, [] if it has too many to be listed."""
+    """Return the values of the parameter ``steps_per_epoch``: [None] without it, [] if they cannot be listed.
+
+    They cannot if they are too many, or if the parameter is tied to another one.
+    """
     from sweep.runner.earlier_times import EPOCH_LENGTH
     from sweep.space.domains import list_choices
 
@@ -124,7 +139,11 @@ def _list_epoch_lengths(spec: Spec) -> Sequence[Value | None]:
 
 
 def _may_end_early(spec: Spec) -> bool:
-    """Return whether trials may be stopped before their last epoch, or the search before its last trial."""
+    """Return whether trials may be stopped before their last epoch, or the search before its last trial.
+
+    A rule of early termination or `patience` stops trials, and `stop_when` the search. Limits of the budget and
+    targets of metrics do not count.
+    """
     from sweep.space.early_terminate import NoTermination
 
     return (

@@ -55,7 +55,10 @@ def status(
     watch: bool,
     interval: float | None,
 ) -> None:
-    """Show whether a sweep runs, what became of its trials, and the best so far."""
+    """Show whether a sweep runs, what became of its trials, and the best so far.
+
+    A sweep whose log is damaged, or whose file this version of sweep refuses, is shown as far as it can be read.
+    """
     _check_options(as_json=as_json, with_trials=with_trials, watch=watch, interval=interval)
     if address is not None:
         results, sweep = submitting.find_results(sweep, address, prints_job=not as_json)
@@ -98,7 +101,7 @@ def status(
 
 
 def _print_trials(trials: Sequence[Trial], metric: str | None) -> None:
-    """Print an empty line and a table of trials; ``metric`` is the name of the objective."""
+    """Print an empty line and a table of trials; ``metric`` is the name of the first objective, None if unknown."""
     from sweep.render import console
     from sweep.render.tables import print_table, trials_grid
 
@@ -107,9 +110,10 @@ def _print_trials(trials: Sequence[Trial], metric: str | None) -> None:
 
 
 def _describe_trials(summary: StatusDocument, stored: StoredSweep, total: int | None) -> list[str]:
-    """Return the lines on the state of the sweep, the numbers of its trials, the best one and the expected gain.
+    """Return the lines on the state of the sweep, how many trials have which status, the best one and expected gain.
 
-    ``total`` is the number of trials in all, or None if unknown. Lines on what there is not are left out.
+    ``total`` is the number of trials in all, or None if unknown. The lines on paused trials, on the best one and on the
+    gain are left out if there is no such thing; ``stored`` tells what pauses trials.
     """
     counts = (
         "  ".join(f"{count:,} {state}" for state, count in sorted(summary.trials.items())) or "none"
@@ -159,7 +163,10 @@ def _describe_steering(summary: SweepSummary, to_come: str) -> list[str]:
 
 
 def _describe_to_come(summary: StatusDocument, folder: ResultsFolder) -> str:
-    """Describe what is left to do if a sweep was changed after its end; "" if nothing is, or if the sweep runs."""
+    """Describe what is left to do because a sweep was changed after its end; "" if it was not, or if the sweep runs.
+
+    ``folder`` is that of the sweep, whose log tells whether the sweep was changed then.
+    """
     from sweep.analysis.sweep_changes import describe_to_come
     from sweep.store.log import is_steered_after_end
 
@@ -174,7 +181,10 @@ def _describe_to_come(summary: StatusDocument, folder: ResultsFolder) -> str:
 
 
 def _has_work_left(summary: SweepSummary, total: int | None) -> bool:
-    """Return whether some of the ``total`` trials have not started, or can be resumed; True if ``total`` is None."""
+    """Return whether trials are left to train: some have not started, or have started and can be resumed.
+
+    ``total`` is the number of trials in all; if it is None, as without a limit, return True.
+    """
     if total is None or sum(summary.trials.values()) < total:
         return True
     return any(summary.trials.get(status) for status in UNFINISHED)
@@ -203,9 +213,9 @@ def stop(
 ) -> None:
     """Stop a running sweep, to be resumed later, or one of its trials for good.
 
-    It waits until that is done; without --now, running trials finish their epochs first. A sweep that is not running is
-    refused. With --warm alone, it stops no sweep, but ends the Ray that --keep-warm keeps for the next command in this
-    folder.
+    It waits until that is done; without --now, running trials finish their epochs first. A sweep that is not running,
+    and a trial that has ended, are refused. With --warm alone, it stops no sweep, but ends the Ray that --keep-warm
+    keeps for the next command in this folder, unless a sweep runs on it.
     """
     if warm:
         if sweep or address is not None or trial is not None or now:
@@ -242,7 +252,8 @@ def _print_stopped(sweep: str, trial: int | None, result: str, *, as_json: bool)
 def _name_pausing_rule(stored: StoredSweep) -> str:
     """Return the name of what pauses trials: the type of the stopping rule, or "method NAME" for a population.
 
-    A rule of the user's own is named as ``module:Name``. If the sweep file is refused, the name is "its rule".
+    A rule of the user's own is named as ``module:Name``. If this version of sweep refuses the sweep file, the name is
+    "its rule".
     """
     from sweep.spec import sweep_file
 
@@ -252,13 +263,15 @@ def _name_pausing_rule(stored: StoredSweep) -> str:
     if spec.population is not None:
         return f"method {spec.method}"
     rule = sweep_file.rule_to_dict(spec.early_terminate)
-    return str(rule["type"] if isinstance(rule, dict) else rule)
+    if isinstance(rule, dict):
+        return str(rule["type"])
+    return str(rule)
 
 
 def _check_options(
     *, as_json: bool, with_trials: bool, watch: bool, interval: float | None
 ) -> None:
-    """Raise InputError for options of `status` that cannot be combined."""
+    """Raise InputError for ``watch`` with ``with_trials`` or ``as_json``, and for an ``interval`` without ``watch``."""
     if watch and with_trials:
         raise InputError.one("--watch", "is given with --trials", "leave one of them out")
     if watch and as_json:
@@ -276,24 +289,25 @@ def show_until_its_end(sweep: StoredSweep, interval_s: float) -> None:
     """Show the progress of a sweep until no process runs it; show it once if it is not running.
 
     The log is read every ``interval_s`` seconds. If the output is not a terminal, the progress is printed at the start
-    and at the end, and in between a line for each trial that ends. Ctrl-C leaves the sweep running, and exits the
-    process with the code of an interruption. Raises `StoreError` if the log is damaged.
+    and at the end, and in between a line for each trial that ends. Ctrl-C leaves the sweep running; its progress is
+    printed, and the process exits with the code of an interruption. Raises `StoreError` if the log is damaged, or if
+    sweep.json is needed and cannot be read.
     """
     from sweep import render
     from sweep.analysis.live_status import LogReader
     from sweep.render.live import LiveView
     from sweep.store.ledger import naming
 
-    follower = LogReader(sweep.folder)
+    log_reader = LogReader(sweep.folder)
     console = render.console(soft_wrap=True)
     view = LiveView(console, sweep.outline)
-    left = False  # whether the user has ended the command
+    was_interrupted = False  # by Ctrl-C
     # Two levels, so that the view is closed whatever happens, and Ctrl-C while closing it is caught as well.
     try:
         try:
-            with naming(sweep.folder.log):
-                running = _read_existing_log(view, follower, sweep)
-                if running and view.plain:
+            with naming(sweep.folder.log):  # errors of reading the log name its path
+                running = _read_existing_log(view, log_reader, sweep)
+                if running and view.plain:  # not a terminal on which a picture can be redrawn
                     _print_view(view, console, sweep)
                 elif running:
                     view.start()
@@ -301,37 +315,44 @@ def show_until_its_end(sweep: StoredSweep, interval_s: float) -> None:
                     time.sleep(interval_s)
                     # before reading the log, so that the last events are not missed
                     running = sweep.folder.is_running()
-                    _read_new_events(view, follower)
+                    _read_new_events(view, log_reader)
         finally:
             view.close()
     except KeyboardInterrupt:
-        left = True
+        was_interrupted = True
     _print_view(view, console, sweep)
-    if left:
+    if was_interrupted:
         sys.exit(interruption.CODE)
 
 
-def _read_existing_log(view: LiveView, follower: LogReader, sweep: StoredSweep) -> bool:
-    """Read the whole log into the view, showing the share read so far; return whether the sweep is running."""
+def _read_existing_log(view: LiveView, log_reader: LogReader, sweep: StoredSweep) -> bool:
+    """Read the whole log into the view; return whether the sweep was running when the last part was read.
+
+    While a long log is read, the view shows which share of it was read so far, if it is drawn on a terminal. A last
+    line that is still being written is left for later. Without a log, nothing is read.
+    """
     while True:
         running = sweep.folder.is_running()
-        events = follower.more()
-        if events is None:
+        events = log_reader.more()
+        if events is None:  # the log was replaced; it is read again from its beginning
             view.forget()
             continue
         view.observe(events)
         # No events, although the log is not read to its end: its last line is still being written.
-        if follower.share >= 1 or not events:
+        if log_reader.share >= 1 or not events:
             view.state = ""
             return running
-        view.state = f"reading its log, {percent(follower.share)}"
+        view.state = f"reading its log, {percent(log_reader.share)}"
         view.start()
 
 
-def _read_new_events(view: LiveView, follower: LogReader) -> None:
-    """Pass the new events of the log to the view; start again from the beginning if the log was replaced."""
+def _read_new_events(view: LiveView, log_reader: LogReader) -> None:
+    """Pass the new events of the log to the view; start again from the beginning if the log was replaced.
+
+    Each event that is passed may print a line, as for a trial that has ended.
+    """
     # [] if there are no more, None if the log was replaced
-    while (events := follower.more()) != []:
+    while (events := log_reader.more()) != []:
         if events is None:
             view.forget()
             continue
@@ -340,23 +361,26 @@ def _read_new_events(view: LiveView, follower: LogReader) -> None:
 
 
 def _print_view(view: LiveView, console: Console, sweep: StoredSweep) -> None:
-    """Print the sweep's present state, as the live view shows it, so that it remains on the terminal."""
+    """Print the sweep's present state, as the live view shows it, so that it remains on the terminal.
+
+    It has the size of the terminal or, if the view prints lines instead of a picture, 120 columns and 23 rows. A sweep
+    that does not run, and whose last session has not ended regularly, is shown as "unfinished".
+    """
     from sweep.render.status import Frame
 
-    if view.plain:
+    if view.plain:  # the output is not a terminal on which a picture can be redrawn
         width = PLAIN_WIDTH
         height = 23  # as on a terminal of 24 lines, of which one is left free below
     else:
         width = console.size.width
         height = console.size.height - 1
+    frame = Frame(width=width, height=height, ascii_only=view.ascii_only)
     running = sweep.folder.is_running()
-    if running or view.over:
-        state = ""
+    if running or view.over:  # `over`: the last session has ended regularly
+        state = ""  # the view's own
     else:
         state = "unfinished"
-    for line in view.lines(
-        Frame(width=width, height=height, ascii_only=view.ascii_only), running=running, state=state
-    ):
+    for line in view.lines(frame, running=running, state=state):
         console.print(line)
 
 
@@ -367,7 +391,8 @@ def _print_view(view: LiveView, console: Console, sweep: StoredSweep) -> None:
 def repair(sweep: str, results: Path, as_json: bool) -> None:
     """Keep what can be read of a sweep's damaged log, and say what is lost.
 
-    The damaged log is kept beside the new one. A log that is whole stays as it is.
+    The damaged log is kept beside the new one, and the tables are written anew. A log that is whole stays as it is. A
+    sweep that is running, or that is in an object store, is refused.
     """
     from sweep.store import repair as repairing
     from sweep.store.folder import ResultsFolder
@@ -381,8 +406,8 @@ def repair(sweep: str, results: Path, as_json: bool) -> None:
         more = {"log": str(folder.log), "to_resume": folder.to_resume}
         click.echo(document(shapes.extend(shapes.RepairDocument, repaired, **more)))
         return
-    records = f"{counted(repaired.kept, 'record')}"
-    if repaired.original is None:
+    records = counted(repaired.kept, "record")
+    if repaired.original is None:  # nothing was damaged
         click.echo(f"{folder.log} is whole: {records}")
         return
     click.echo(f"{folder.log}: {records} kept")

@@ -30,9 +30,10 @@ def _steering_command(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def with_folder(sweep: str, results: Path, address: str | None, **given: Any) -> None:
-        """Open the folder of the sweep and call the command.
+        """Open the folder of the sweep and call the command with it and the other arguments, ``given``.
 
-        With ``address``, ``sweep`` is one that was submitted to this cluster.
+        With ``address``, ``sweep`` is one that was submitted to this cluster, and ``results`` is not used. Raises
+        `UnknownNameError` if there is no such sweep.
         """
         from sweep.store.folder import ResultsFolder
 
@@ -40,16 +41,16 @@ def _steering_command(command: Callable[..., None]) -> Callable[..., None]:
             results, sweep = submitting.find_results(sweep, address, prints_job=False)
         command(ResultsFolder.open(results, sweep), **given)
 
-    for declare in (options.as_json, options.dashboard, options.results):
-        with_folder = declare(with_folder)
+    for declare_option in (options.as_json, options.dashboard, options.results):
+        with_folder = declare_option(with_folder)
     return with_folder
 
 
 def _request_steering(folder: ResultsFolder, act: Act) -> SteeringEvent:
     """Let the process that runs the sweep carry out ``act``, and wait for it; return the event that was logged.
 
-    If no process runs the sweep, the act is carried out here. Raises InputError if it is refused, and StoreError if the
-    log cannot be read or written.
+    There is no time limit. If no process runs the sweep, the act is carried out here, and the event appended to the
+    log. Raises InputError if the act is refused, and StoreError if the log cannot be read or written.
     """
     from sweep.runner.steering_requests import steer
 
@@ -77,7 +78,8 @@ def _print_result(line: str, found: Document, *, as_json: bool) -> None:
 def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_json: bool) -> None:
     """Add a configuration to a sweep, which is tried next.
 
-    Fixed parameters, and those that do not apply, may be left out.
+    Fixed parameters, and those that do not apply, may be left out. With --from, all configurations of a file are added.
+    If the sweep is not running, they are tried when it goes on.
     """
     from sweep.documents.shapes import AddedDocument
     from sweep.runner import additions, resuming
@@ -95,11 +97,12 @@ def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_js
     added = list_added(_request_steering(folder, act))
     running = folder.is_running()
     if running:
+        to_resume = None
         when = "next"
     else:
-        when = f"when the sweep goes on: {folder.to_resume}"
+        to_resume = folder.to_resume
+        when = f"when the sweep goes on: {to_resume}"
     line = f"{counted(len(added), 'configuration')} added to {folder.name}, tried {when}"
-    to_resume = None if running else folder.to_resume
     found = AddedDocument(
         sweep=folder.name, configurations=added, running=running, to_resume=to_resume
     )
@@ -120,7 +123,8 @@ def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_js
 def change(folder: ResultsFolder, assignments: tuple[str, ...], as_json: bool) -> None:
     """Change the space, the limits, the stopping rule or the repeats of a sweep, also while it runs.
 
-    What would make the trials so far mean something else is refused.
+    What would make the trials so far mean something else is refused. Added configurations that wait and are not in the
+    new space are dropped.
     """
     from sweep.analysis.sweep_changes import list_changes
     from sweep.documents.shapes import ChangedDocument, describe_difference
@@ -155,7 +159,7 @@ def change(folder: ResultsFolder, assignments: tuple[str, ...], as_json: bool) -
 def note(folder: ResultsFolder, words: tuple[str, ...], as_json: bool) -> None:
     """Write a note on a sweep or on one of its trials.
 
-    It replaces the earlier one; an empty text removes it.
+    It replaces the earlier one; an empty text removes it. A note has at most 10,000 characters.
     """
     from sweep.documents.shapes import NotedDocument
     from sweep.runner.steering import Note
@@ -176,10 +180,11 @@ def note(folder: ResultsFolder, words: tuple[str, ...], as_json: bool) -> None:
 def _read_note(words: tuple[str, ...]) -> tuple[int | None, str]:
     """Return (trial, text) from the words of `note`; the trial is None for a note on the sweep.
 
-    Raises InputError for more than two words, a text of more than 10,000 characters, or a trial that is no number;
-    whether there is such a trial is not checked.
+    The last word is the text, which may be empty, and the word before it the trial; there must be at least one word.
+    Raises InputError for more than two words, a text of more than 10,000 characters, or a trial that is no whole
+    number; whether there is such a trial is not checked.
     """
-    *before, text = words
+    *before, text = words  # ``before`` has the word for the trial, if there is one
     if len(before) > 1:
         raise InputError.one("TEXT", f"{len(words)} words, expected one text", "put it in quotes")
     if len(text) > MOST_CHARACTERS:
@@ -201,7 +206,10 @@ def _read_note(words: tuple[str, ...]) -> tuple[int | None, str]:
 @click.option("--remove", is_flag=True, help="Take the star away.")
 @_steering_command
 def star(folder: ResultsFolder, trial: int, remove: bool, as_json: bool) -> None:
-    """Give a trial a star, which tables and the report show."""
+    """Give a trial a star, which tables and the report show.
+
+    With --remove, take it away.
+    """
     from sweep.documents.shapes import StarredDocument
     from sweep.runner.steering import Star
 

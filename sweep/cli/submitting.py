@@ -61,8 +61,8 @@ _NEVER = [
     ".*_cache/",
     ".DS_Store",
 ]
-_SHOWN = 5
-_OLD = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can store
+_LARGEST_NAMED = 5  # how many files an error about the size names
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can store
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,9 @@ class CodePackage:
         """Collect the files of a project, without those that ``.gitignore`` names, secrets, caches and results.
 
         Virtual environments, and links that lead out of ``root``, are left out, too. ``include`` names files and
-        folders below ``root`` that are sent in any case. Raises `InputError` if one of them does not exist below
-        ``root``, if ``root`` is the home folder or the root of the disk, or if the files exceed 100 MiB.
+        folders below ``root`` that are sent in any case, a folder with everything in it, even secrets. The files are
+        only listed, not read. Raises `InputError` if one of ``include`` does not exist below ``root``, if ``root`` is
+        the home folder or the root of the disk, or if the files exceed 100 MiB before they are compressed.
         """
         root = root.resolve()
         if root in (Path.home().resolve(), Path(root.anchor)):
@@ -89,11 +90,12 @@ class CodePackage:
             )
         files = set[Path]()
         left_out = list[str]()
-        for path, taken in _walk_files(root, root, _read_ignore_rules_above(root)):
-            if taken:
-                files.add(path.relative_to(root))
+        for path, is_sent in _walk_files(root, root, _read_ignore_rules_above(root)):
+            relative = path.relative_to(root)
+            if is_sent:
+                files.add(relative)
             else:
-                left_out.append(path.relative_to(root).as_posix() + ("/" if path.is_dir() else ""))
+                left_out.append(relative.as_posix() + ("/" if path.is_dir() else ""))
         for name in include:
             path = (root / name).resolve()
             if not path.exists() or not path.is_relative_to(root):
@@ -117,25 +119,32 @@ class CodePackage:
     def write(self, target: Path) -> None:
         """Write the files into a new zip archive at ``target``.
 
-        The archive has the same bytes whenever the files have the same names, content and modes.
+        A file that is there is replaced. The archive has the same bytes whenever the files have the same names, content
+        and permissions; the times of the files are not kept.
         """
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in self.files:
                 # always the same time, so that the bytes are the same
-                about = zipfile.ZipInfo(path.as_posix(), _OLD)
+                entry = zipfile.ZipInfo(path.as_posix(), _ZIP_TIME)
                 # Zip archives keep the mode of a file in the upper 16 bits.
-                about.external_attr = ((self.root / path).stat().st_mode & 0o777) << 16
-                about.compress_type = zipfile.ZIP_DEFLATED
-                archive.writestr(about, (self.root / path).read_bytes())
+                entry.external_attr = ((self.root / path).stat().st_mode & 0o777) << 16
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(entry, (self.root / path).read_bytes())
 
     def _check_size(self) -> None:
-        """Raise `InputError` naming the largest files if the package is too large for a cluster."""
+        """Raise `InputError` naming the five largest files if all files together have more than 100 MiB.
+
+        A cluster accepts no larger package; the files are counted as they are, before they are compressed.
+        """
         if self.size <= MOST_BYTES:
             return
-        sizes = sorted(((self.root / path).stat().st_size, path.as_posix()) for path in self.files)[
-            ::-1
-        ]
-        largest = ", ".join(f"{name} ({size / 2**20:.0f} MiB)" for size, name in sizes[:_SHOWN])
+        sizes = []
+        for path in self.files:
+            sizes.append(((self.root / path).stat().st_size, path.as_posix()))
+        sizes.sort(reverse=True)
+        largest = ", ".join(
+            f"{name} ({size / 2**20:.0f} MiB)" for size, name in sizes[:_LARGEST_NAMED]
+        )
         what = (
             f"has {self.size / 2**20:.0f} MiB of files, a cluster accepts at most {MOST_BYTES >> 20} MiB; "
             f"the largest: {largest}"
@@ -181,38 +190,43 @@ def _read_ignore_rules_above(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
 
     Only those in the same Git repository count; [] if ``root`` is in no repository, or is the root of one.
     """
-    above: list[Path] = []
+    if (root / ".git").exists():
+        return []
+    outermost_first: list[Path] = []
     # Upwards to the root of the repository, which must be found for any of these rules to count.
-    for folder in () if (root / ".git").exists() else root.parents:
-        above.insert(0, folder)
+    for folder in root.parents:
+        outermost_first.insert(0, folder)
         if (folder / ".git").exists():
-            return [rule for one in above for rule in _read_ignore_rules(one)]
+            return [rule for one in outermost_first for rule in _read_ignore_rules(one)]
     return []  # not in a repository
 
 
 def _read_ignore_rules(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
     """Return a folder and the ignore rules in its ``.gitignore`` as a list of one pair; [] if there is no such file."""
-    own = folder / ".gitignore"
-    if not own.is_file():
+    file = folder / ".gitignore"
+    if not file.is_file():
         return []
     from pathspec import GitIgnoreSpec
 
-    return [(folder, GitIgnoreSpec.from_lines(own.read_text(errors="replace").splitlines()))]
+    return [(folder, GitIgnoreSpec.from_lines(file.read_text(errors="replace").splitlines()))]
 
 
 @functools.cache
 def _make_rule_of_unsent_files() -> GitIgnoreSpec:
-    """Return the ignore rule for files that are sent only if ``--include`` names them, such as secrets and caches."""
+    """Return the ignore rules for files that are sent only if ``--include`` names them, such as secrets and caches.
+
+    They are the patterns in `_NEVER`, made once and then kept.
+    """
     from pathspec import GitIgnoreSpec
 
     return GitIgnoreSpec.from_lines(_NEVER)
 
 
 def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgnoreSpec]]) -> bool:
-    """Return whether a path is left out, by ignore rules or because it is a secret or a cache.
+    """Return whether a path is left out, by ignore rules or because its name is that of a secret or a cache.
 
-    ``rules`` are pairs of a folder and its rules, outermost first. Of these, the innermost that matches decides;
-    secrets and caches are left out in any case.
+    ``rules`` are pairs of a folder and its rules, outermost first. Of the folders with a rule that matches, the
+    innermost decides, where a rule with "!" keeps the path. Secrets and caches are left out in any case.
     """
     # by which rules for folders alone, such as build/, know a folder
     end = "/" if is_folder else ""
@@ -220,17 +234,20 @@ def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgno
         return True
     for folder, spec in reversed(rules):
         # True: ignored; False: named with "!", so that rules of outer folders do not count; None: no rule matches.
-        is_named = spec.check_file(path.relative_to(folder).as_posix() + end).include
-        if is_named is not None:
-            return is_named
+        is_left_out = spec.check_file(path.relative_to(folder).as_posix() + end).include
+        if is_left_out is not None:
+            return is_left_out
     return False
 
 
 def _is_environment_or_results(folder: Path) -> bool:
-    """Return whether a folder is a virtual environment, a sweep's results, or is named "results"."""
-    if (folder / "pyvenv.cfg").exists() or (
-        (folder / "sweep.json").exists() and (folder / "spec.yaml").exists()
-    ):
+    """Return whether a folder is a virtual environment, a sweep's results, or is named "results".
+
+    The first has a pyvenv.cfg, the second a sweep.json and a spec.yaml.
+    """
+    if (folder / "pyvenv.cfg").exists():
+        return True
+    if (folder / "sweep.json").exists() and (folder / "spec.yaml").exists():
         return True
     return folder.name == "results"
 
@@ -278,14 +295,15 @@ class JobOptions:
     max_concurrent: int | None = None
 
     def encode(self) -> str:
-        """Return the options as text for the metadata of a job."""
+        """Return the options as text for the metadata of a job, which `decode` reads."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def decode(cls, text: str | None) -> JobOptions:
-        """Return the options that `encode` has written as ``text``; None for a job of a release without `JobOptions`.
+        """Return the options that `encode` has written as ``text``; those that are not in it have their defaults.
 
-        Options that are not in the text have their defaults.
+        ``text`` is None or "" for a job that was submitted by a release without `JobOptions`: all options have their
+        defaults then. Unknown keys of the text are ignored.
         """
         found = json.loads(text or "{}")
         return cls(
@@ -297,15 +315,15 @@ class JobOptions:
 
 
 def _with_sending_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: declare the options in `Sending`, and pass them as ``sending``."""
+    """Decorate a command: declare the options in `Sending`, and pass them as ``sending``, an object of that class."""
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
-        """Collect the options and call the command."""
-        taken = {}
+        """Call the command with those of the arguments ``given`` that are options of `Sending` collected in one."""
+        sending_options = {}
         for field in dataclasses.fields(Sending):
-            taken[field.name] = given.pop(field.name)
-        command(**given, sending=Sending(**taken))
+            sending_options[field.name] = given.pop(field.name)
+        command(**given, sending=Sending(**sending_options))
 
     for option in (
         click.option(
@@ -342,19 +360,24 @@ class CheckedFile:
     def command(self, results: str) -> list[str]:
         """Return the arguments of ``python -m sweep`` by which the other machine runs or resumes the sweep.
 
-        They name the file relative to `root`, which must be the current folder there. ``results`` is where it writes.
+        They are ``run FILE --or-resume --results RESULTS`` and a ``--set`` for each change, with the file relative to
+        `root`, which must be the current folder there. ``results`` is the folder or URL to which it writes.
         """
         file = self.file.resolve().relative_to(self.root).as_posix()
         return ["run", file, "--or-resume", "--results", results, *_format_options(self.changes)]
 
     def collect(self, include: Sequence[str] = ()) -> CodePackage:
-        """Return the files that are sent, as `CodePackage.collect` does with ``include``.
+        """Return the files that are sent, as `CodePackage.collect` does for `root` with ``include``.
 
-        Raises `InputError` as that does, and if the sweep file or the trainable's module would be left out.
+        Raises `InputError` as that does, and if the sweep file or the trainable's module would be left out. A module
+        outside `root`, such as an installed one, is not sent and not checked.
         """
         package = CodePackage.collect(self.root, include)
         for path in (self.file, self.module):
-            if path is None or not (file := path.resolve()).is_relative_to(package.root):
+            if path is None:
+                continue
+            file = path.resolve()
+            if not file.is_relative_to(package.root):
                 continue
             needed = file.relative_to(package.root)
             if needed not in package.files:
@@ -377,11 +400,11 @@ def _format_options(changes: Sequence[str], max_concurrent: int | None = None) -
 
 
 def check_file(file: Path, changes: Sequence[str]) -> CheckedFile:
-    """Check a sweep file and its trainable, and print notes to standard error.
+    """Check a sweep file and its trainable, print notes to standard error, and return what another machine needs.
 
-    ``changes`` are assignments as for ``--set``. Returns what another machine needs to run the sweep. Raises
-    `InputError` for mistakes in the file, the changes or the trainable; whether modules are installed here is not
-    checked.
+    ``changes`` are assignments as for ``--set``. The project, `CheckedFile.root`, is the current folder or, if the file
+    is not below that, the file's folder. Raises `InputError` for mistakes in the file, the changes or the trainable;
+    whether modules are installed here is not checked.
     """
     from sweep.runner import checking, sweep_files
 
@@ -423,28 +446,30 @@ def submit(
 ) -> None:
     """Send a sweep and its code to a Ray cluster, which runs it as a job; this command ends at once.
 
-    With --wait, it follows the job to its end; the exit code is 1 if the job has failed.
+    With --wait, it follows the job to its end; the exit code is 1 if the job has failed, and 130 if it was stopped.
     """
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render.plans import price_line
     from sweep.runner import earlier_times, planning, sweep_files
     from sweep.store.features import find_local_folder
 
-    asked = check_file(file, changes)
-    spec, folders = asked.spec, sweep_files.import_folders(file)
-    place = _check_results_place(results)
+    checked = check_file(file, changes)
+    spec = checked.spec
+    folders = sweep_files.import_folders(file)
+    place = _check_results_place(results)  # a path or a URL
 
     def timing(sample: Sequence[Params]) -> earlier_times.Timing | None:
-        """Return the times of epochs from earlier sweeps in the results folder.
+        """Return the times of the latest earlier sweep of this trainable in the results folder.
 
-        Returns None if there are none, or if this machine cannot see the folder.
+        Only epochs count whose ``steps_per_epoch`` is that of a configuration in ``sample``. Returns None if there are
+        none, or if this machine cannot see the folder.
         """
         there = find_local_folder(place)
         if not there.is_dir():
             return None
         return earlier_times.find_earlier_times(there, spec.trainable, None, sample)
 
-    command = [*asked.command(place), *_format_options((), max_concurrent)]
+    command = [*checked.command(place), *_format_options((), max_concurrent)]
     if not as_json:
         basis = planning.Basis(folders=folders, timing=timing)
         click.echo(f"sweep    {spec.name}")
@@ -455,7 +480,7 @@ def submit(
         "results": place,
         "file": command[1],
     }
-    package = asked.collect(sending.include)
+    package = checked.collect(sending.include)
     job_options = JobOptions(
         include=sending.include,
         requirements=_read_requirements(sending.requirements),
@@ -488,7 +513,11 @@ def submit(
 def logs(
     sweep: str, trial: int | None, results: Path, address: str | None, follow: bool, as_json: bool
 ) -> None:
-    """Show what a trial has printed, or with --address what the driver of a submitted sweep has said."""
+    """Show what a trial has printed, or with --address what the driver of a submitted sweep has said.
+
+    With --follow, show what follows as well: of a trial until it or the sweep ends, of a driver until its job ends.
+    The exit code is then that of the job: 1 if it has failed, and 130 if it was stopped.
+    """
     if follow and as_json:
         raise InputError.one(
             "--follow", "is given with --json", "run it with --json repeatedly instead"
@@ -518,9 +547,11 @@ def logs(
 def _print_trial_output(
     sweep: str, trial: int, results: Path, address: str | None, *, follow: bool, as_json: bool
 ) -> None:
-    """Print what a trial has printed, from the log of its sweep; with ``follow``, until the trial ends.
+    """Print what a trial has printed, from the log of its sweep; with ``follow``, until the trial or the sweep ends.
 
-    With ``address``, ``sweep`` is one that was submitted to this cluster. Ctrl-C while following ends this process.
+    With ``address``, ``sweep`` is one that was submitted to this cluster. ``as_json`` has no effect with ``follow``.
+    Ctrl-C while following ends this process with the code of an interruption. Raises `UnknownNameError` if there is no
+    such sweep or trial.
     """
     from sweep.cli import trial_output
     from sweep.store.folder import ResultsFolder
@@ -568,7 +599,7 @@ def resume_submitted_sweep(
     ]
     if retry_failed:
         command.append("--retry-failed")
-    # The user who has submitted the sweep, and not the one who resumes it: its address stays the same.
+    # ``user`` is who submitted the sweep, not who resumes it, so that the sweep keeps its name ``user/sweep``.
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
     root = Path.cwd()
     for name in job_options.include:
@@ -596,10 +627,11 @@ def stop_submitted_sweep(sweep: str, address: str) -> str:
 
 
 def find_results(sweep: str, address: str, *, prints_job: bool) -> tuple[Path, str]:
-    """Return the results folder of a submitted sweep, and its name in that folder.
+    """Return the folder with the results of a submitted sweep and of others, and the sweep's name in that folder.
 
-    Also print the state of its job if ``prints_job``. Raises `InputError` if no such sweep was submitted to the cluster
-    at ``address``, or if this machine cannot read the results.
+    If the results are in an object store, the folder is their local copy. Also prints the state of the sweep's latest
+    job if ``prints_job``. Raises `InputError` if no such sweep was submitted to the cluster at ``address``, if the
+    cluster does not answer, or if this machine does not see the folder.
     """
     from sweep.store.features import find_local_folder
 
@@ -624,7 +656,10 @@ def find_results(sweep: str, address: str, *, prints_job: bool) -> tuple[Path, s
 
 
 def print_submitted_sweeps(address: str, *, as_json: bool) -> None:
-    """Print the sweeps that were submitted to a cluster, each with its latest job, as a table or as JSON."""
+    """Print the sweeps that any user has submitted to a cluster, each with its latest job, as a table or as JSON.
+
+    Without any, print a line that says so, or an empty JSON list. Raises `InputError` if the cluster does not answer.
+    """
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render import console, document
     from sweep.render.tables import jobs_grid, print_table
@@ -647,9 +682,10 @@ def print_submitted_sweeps(address: str, *, as_json: bool) -> None:
 
 
 def _find_job(sweep: str, address: str) -> tuple[Jobs, SweepJob]:
-    """Return the jobs of a cluster, and the latest job of a sweep.
+    """Return the client for the jobs of a cluster, and the latest job of a sweep.
 
-    ``sweep`` is the name of a sweep of this user, or ``user/sweep``. Raises `InputError` if the sweep has no job.
+    ``sweep`` is the name of a sweep of this user, or ``user/sweep``. Raises `UnknownNameError` if the sweep has no job,
+    and `InputError` if the cluster does not answer.
     """
     from sweep.backends.ray_tune.jobs import Jobs
 
@@ -669,9 +705,11 @@ def _submit_job(
 ) -> None:
     """Pack the files of ``package``, submit a job that runs ``command`` to the cluster, and print what was submitted.
 
-    ``command`` has the arguments of ``python -m sweep``; ``about`` is kept with the job. The command is started again
-    up to ``job_options.retries`` times if it is killed. With ``waits``, follow the job to its end, and end this process
-    with the exit code of its state.
+    ``command`` has the arguments of ``python -m sweep``; ``about`` is kept with the job, and its ``sweep`` and
+    ``results`` are printed. The command is started again up to ``job_options.retries`` times if it is killed. With
+    ``waits``, follow the job to its end, printing its output unless ``as_json``, and end this process with the exit
+    code of its state. Raises `RefusedError` if the sweep's latest job is not over, or if its name is taken, and
+    `InputError` if the cluster does not answer.
     """
     if not as_json:
         click.echo(
@@ -710,9 +748,9 @@ def _submit_job(
 def _print_submitted(
     package: CodePackage, sweep: str, job: str, results: str, state: str | None
 ) -> None:
-    """Print the document of a submitted sweep.
+    """Print the document of a submitted sweep as JSON.
 
-    ``state`` is the final state of its job, or None if the job was not waited for.
+    ``job`` is the id of its job, and ``state`` the final state of that, or None if the job was not waited for.
     """
     from sweep.documents.shapes import SubmittedDocument
     from sweep.render import document
@@ -733,9 +771,10 @@ def _print_submitted(
 
 
 def _wait_for_end(jobs: Jobs, job: str) -> str:
-    """Wait until a job has ended and return its state, a key of `CODES`.
+    """Wait until a job has ended and return its state: "SUCCEEDED", "FAILED" or "STOPPED".
 
-    Raises InterruptedByUser at Ctrl-C, which leaves the job running.
+    There is no time limit. Raises InterruptedByUser at Ctrl-C, which leaves the job running, and `InputError` if the
+    cluster does not answer any more.
     """
     try:
         return jobs.wait(job).state
@@ -746,7 +785,9 @@ def _wait_for_end(jobs: Jobs, job: str) -> str:
 def _follow(jobs: Jobs, job: str) -> None:
     """Print a job's output until it ends, then end this process with the exit code of its final state.
 
-    Ctrl-C leaves the job running, and ends this process with the code of an interruption.
+    ``job`` is its id. The code is 0 if it has succeeded, 1 if it has failed, and that of an interruption if it was
+    stopped. Ctrl-C leaves the job running, and ends this process with the code of an interruption. Raises `InputError`
+    if the cluster does not answer any more.
     """
     try:
         for text in jobs.follow(job):
@@ -779,16 +820,16 @@ def _check_results_place(results: str) -> str:
 def _read_requirements(requirements: Path | None) -> tuple[str, ...]:
     """Return the lines of a requirements file without comment lines and empty lines; () if no file is given.
 
-    Raises `InputError` if it cannot be read.
+    Spaces around a line are removed, and comments at its end stay. Raises `InputError` if the file cannot be read, or
+    is not text in UTF-8.
     """
     if requirements is None:
         return ()
     try:
-        lines = []
-        for line in requirements.read_text(encoding="utf-8").splitlines():
-            lines.append(line.strip())
+        text = requirements.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError.one(str(requirements), f"cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise InputError.one(str(requirements), "is not text in UTF-8") from error
+    lines = [line.strip() for line in text.splitlines()]
     return tuple(line for line in lines if line and not line.startswith("#"))

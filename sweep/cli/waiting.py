@@ -47,7 +47,8 @@ def wait(
 ) -> None:
     """Wait for a sweep; exit code 1 if it ends otherwise, 124 after --timeout.
 
-    It only reads the log, and works for a sweep on any machine that shares the results folder.
+    It only reads the log, and works for a sweep on any machine that shares the results folder. The exit code is 0 if
+    what --until names was reached, also if that was so before.
     """
     from sweep.analysis import conditions
     from sweep.runner import resuming, waiting
@@ -70,14 +71,14 @@ def _find_problem(
 ) -> tuple[Problem | None, int]:
     """Return (problem, exit code): why the condition was not reached, and 124 after a timeout or 1 otherwise.
 
-    Returns (None, 0) if it was reached.
+    Returns (None, 0) if it was reached. The code is 1 whenever no process runs the sweep, even if the time was over.
     """
     from sweep.errors import Problem
 
     name = sweep.folder.name
     if waited.reached:
         return None, 0
-    if waited.running:
+    if waited.running:  # so the waiting can only have ended because the time was over
         what = f"not {condition.text} after {duration(waited.waited_s)}"
         return Problem(name, what, f"see python -m sweep status {sweep.folder.address}"), TIMED_OUT
     what = f"is not running, and not {condition.text}"
@@ -91,7 +92,10 @@ def _find_problem(
 def _print_document(
     sweep: StoredSweep, condition: Condition, waited: Waited, problem: Problem | None, code: int
 ) -> None:
-    """Print the document of `wait`: a summary of the sweep, and how the waiting ended."""
+    """Print the document of `wait` as JSON: a summary of the sweep as it is now, and how the waiting ended.
+
+    ``problem`` and ``code`` are the results of `_find_problem`.
+    """
     from sweep.analysis.verdict import summarize_sweep
     from sweep.documents import mistakes, shapes
     from sweep.render import document

@@ -49,7 +49,11 @@ if TYPE_CHECKING:
 )
 @options.as_json
 def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exporting: Any) -> None:
-    """Show the best configuration, or the Pareto front; export its model."""
+    """Show the best configuration, or the Pareto front; export its model.
+
+    With --trial, the configuration of that trial is shown instead, whether or not it has completed. A sweep of which no
+    trial has completed is refused otherwise. A model is exported only with --export.
+    """
     from sweep import analysis
     from sweep.analysis import ranking as rankings
     from sweep.analysis import verdict
@@ -60,11 +64,11 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
     ranking = rankings.rank([analysis.read_sweep(folder)])
     if trial is None:
         rows = ranking.best
-        # Such a configuration is the best of those that have completed some of their repeats.
-        if rows and rows[0].completed < 1:
-            click.echo("note: no configuration has completed all of its repeats", err=True)
         if not rows:
             raise folder.make_none_completed_error()
+        # `completed` is a share: this configuration is the best of those that have completed some of their repeats
+        if rows[0].completed < 1:
+            click.echo("note: no configuration has completed all of its repeats", err=True)
     else:
         rows = tuple(row for row in ranking.rows if row.has_trial(trial))
         if not rows:
@@ -89,8 +93,9 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
 def _parse_epoch(epoch: str) -> Which:
     """Parse ``--epoch``: a whole number as an int, "best" or "last"; whether there is such an epoch is not checked.
 
-    Raises InputError for anything else.
+    Raises InputError for anything else, such as a negative number.
     """
+    # each with itself, so that its type is known to be one of the two
     words: dict[str, Literal["best", "last"]] = {"best": "best", "last": "last"}
     if epoch.isdecimal():
         return int(epoch)
@@ -110,7 +115,8 @@ def _print_answer(
     """Print the configurations ``rows`` and the answer, as text or as JSON, and what was exported.
 
     ``rows`` are some of those in ``ranking``; the whole ranking is needed to say how many others a configuration ties
-    with. With ``as_json``, the lines on the export go to standard error. ``winner`` is None if nothing was exported.
+    with. ``answer`` says in words which one is best. ``winner`` is the exported trial, or None if nothing was exported.
+    With ``as_json``, the export is part of the document, and the lines on it go to standard error.
     """
     from sweep.render import console, document
     from sweep.render.tables import answered, print_table, ranking_grid
@@ -131,9 +137,10 @@ def _print_answer(
 
 
 def _describe_export(winner: Winner, objective: str) -> list[str]:
-    """Return the lines on an exported model, its checks and its notes.
+    """Return the lines on an exported model: its files, the checks that were made, and its notes.
 
-    Of the metrics that were compared with the log, at most four are listed, ``objective`` first.
+    A line on a check is left out if nothing was checked so. Of the metrics that were compared with the log, at most
+    four are listed, that of the name ``objective`` first.
     """
     files = [*winner.exported.files.values()]
     if (winner.folder / "checkpoint").is_dir():
@@ -185,8 +192,11 @@ def _describe_export(winner: Winner, objective: str) -> list[str]:
 @options.assignments
 @options.session
 def retrain(sweep: str, results: Path, how: Options, as_json: bool, **wanted: Any) -> None:
-    """Train the winner at full length, as a sweep of its own."""
-    require_locks()
+    """Train the winner at full length, as a sweep of its own.
+
+    The new sweep is beside the old one. The exit code is 1 if no trial has completed, and 130 after an interruption.
+    """
+    require_locks()  # refuses systems on which sweeps cannot run, such as Windows
     from sweep.cli import running
     from sweep.runner import checking, retraining, session
 
