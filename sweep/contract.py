@@ -56,16 +56,15 @@ CONTAINER = Path("/sys/fs/cgroup")
 
 
 def _read_limits(*names: str) -> list[int]:
-    """Return the numbers in the files ``names`` of `CONTAINER`, in order.
+    """Return the whole numbers in the files ``names`` of the folder `CONTAINER`, in the order of the names.
 
-    Missing files and words such as "max" are left out.
+    Missing files are left out, and so are other words, such as "max" and negative numbers, which mean no limit.
     """
-    words = [
-        word
-        for name in names
-        if (CONTAINER / name).exists()
-        for word in (CONTAINER / name).read_text().split()
-    ]
+    words: list[str] = []
+    for name in names:
+        file = CONTAINER / name
+        if file.exists():
+            words += file.read_text().split()
     return [int(word) for word in words if word.isdigit()]
 
 
@@ -83,7 +82,11 @@ def cpus() -> int:
         _read_limits("cpu.max"),
         _read_limits("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
     )
-    return max(min([cores, *(limit[0] // limit[1] for limit in limits if len(limit) == 2)]), 1)
+    for limit in limits:
+        if len(limit) == 2:
+            quota, period = limit
+            cores = min(cores, quota // period)
+    return max(cores, 1)
 
 
 def memory_bytes() -> int | None:
@@ -100,26 +103,34 @@ def count_nontraining_processes(servers: int) -> int:
 
 
 def count_parts(whole: float, part: float) -> int:
-    """Return how often ``part`` (not 0) fits into ``whole``, despite rounding errors: 0.2 fits three times into 0.6."""
+    """Return how often ``part`` (above 0) fits into ``whole``, rounded down: 0.2 fits three times into 0.6.
+
+    A part that lacks up to 1e-9 of itself counts, because of rounding errors.
+    """
     return math.floor(whole / part + 1e-9)
 
 
 def count_allowed_trials(fits: int, max_share: float | None) -> int:
-    """Return the share ``max_share`` of the ``fits`` trials that fit, rounded down, at least 1; all if it is None."""
-    return fits if max_share is None else max(count_parts(max_share * fits, 1), 1)
+    """Return the share ``max_share`` (0 to 1) of the ``fits`` trials that fit, rounded down; all if it is None.
+
+    With a share, the result is at least 1, even if no trial fits.
+    """
+    if max_share is None:
+        return fits
+    return max(count_parts(max_share * fits, 1), 1)
 
 
 def count_gpu_parts(gpus: float, asked: float) -> int:
-    """Return how many processes with ``asked`` GPUs each (not 0) fit on a machine with ``gpus`` GPUs.
+    """Return how many processes with ``asked`` GPUs each (above 0) fit on a machine with ``gpus`` GPUs.
 
-    A share of a GPU lies within one GPU: 0.6 fits four times on four GPUs.
+    A share of a GPU lies within one GPU: 0.6 fits four times on four GPUs. ``gpus`` may be a fraction, for a machine
+    that offers only a part of its last GPU.
     """
     if asked >= 1:
         return count_parts(gpus, asked)
-    whole = count_parts(gpus, 1)
-    # a machine may offer only a part of its last GPU
-    rest = max(gpus - whole, 0.0)
-    return whole * count_parts(1, asked) + count_parts(rest, asked)
+    whole_gpus = count_parts(gpus, 1)
+    part_of_last = max(gpus - whole_gpus, 0.0)
+    return whole_gpus * count_parts(1, asked) + count_parts(part_of_last, asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +146,7 @@ class Ranks:
 
     @property
     def workers(self) -> int:
-        """Number of processes that train."""
+        """Number of processes that train: all but the servers and, if there are servers, the coordinator."""
         return len(self.addresses) - count_nontraining_processes(self.servers)
 
 
@@ -156,20 +167,21 @@ class Devices:
     def fits(self, cpus: float, gpus: float) -> int:
         """Return how many processes with these devices each fit on a machine with ``cpus`` CPUs and ``gpus`` GPUs.
 
-        Raises ValueError if they need neither.
+        Raises ValueError if the processes need neither CPUs nor GPUs.
         """
-        found = []
+        counts = []  # by CPUs and by GPUs, as far as they are needed
         if self.cpus:
-            found.append(count_parts(cpus, self.cpus))
+            counts.append(count_parts(cpus, self.cpus))
         if self.gpus:
-            found.append(count_gpu_parts(gpus, self.gpus))
-        return min(found)
+            counts.append(count_gpu_parts(gpus, self.gpus))
+        return min(counts)
 
     def memory_bytes(self, total: float) -> float:
         """Return the bytes of memory that a process may use on one GPU with ``total`` bytes.
 
-        That is its share of the GPU, all of it with one or more GPUs, minus 0.75 GiB for CUDA unless the GPU is
-        simulated. The result is negative if the share is smaller than that, as for a process without GPUs.
+        That is its share of the GPU, or all of it for a process with one or more GPUs, minus 0.75 GiB for CUDA unless
+        the GPU is simulated. The result is negative if the share is smaller than 0.75 GiB, as for a process without
+        GPUs.
         """
         return min(self.gpus, 1.0) * total - (0.0 if self.simulated else CUDA_BYTES)
 
@@ -220,7 +232,7 @@ class Assignment:
     def share_used(self, epoch: int, trained_s: float) -> float:
         """Return the share of the trial's budget, from 0 to 1, used by ``epoch`` epochs and ``trained_s`` seconds.
 
-        It is the larger one of the share of its epochs and the share of its minutes, if it has minutes.
+        It is the larger one of the share of its epochs and, if it has minutes, the share of those, and at most 1.
         """
         return compute_share(epoch, self.epochs, trained_s, self.minutes)
 
@@ -240,23 +252,23 @@ class Trainable(Protocol):
     """
 
     def begin(self, assignment: Assignment) -> None:
-        """Begin the trial that ``assignment`` describes, and discard the state of the previous one.
+        """Prepare the trial that ``assignment`` describes, without training, and discard the state of the previous one.
 
         Raises:
             NotBegun: if `Assignment.stop_file` exists before the trial is prepared.
         """
 
     def train(self, report: Report) -> None:
-        """Train epoch by epoch and pass each to ``report``; return after the last one or when it returns False.
+        """Train epoch by epoch and pass each to ``report``; return after the last one or when ``report`` returns False.
 
-        A further call continues the training where the previous call returned.
+        A further call continues the training where the previous call returned, or after the epochs of `restore`.
         """
 
     def save(self, folder: Path) -> Callable[[], None] | None:
         """Write everything that `restore` needs to continue exactly into ``folder``, which exists and is empty.
 
-        Return None, or a function that writes a part of the files. It is called in another thread while training
-        continues.
+        Return None if all is written, or a function that writes the rest of the files with the state of now. That
+        function is called in another thread while training continues.
         """
 
     def restore(self, folder: Path) -> int:
@@ -267,7 +279,10 @@ class Trainable(Protocol):
         """
 
     def facts(self) -> Facts:
-        """Return facts about the trial, such as its devices; at its end also whether a longer trial may continue it."""
+        """Return facts about the present trial, such as its devices, as far as they are known at this time.
+
+        At its end, they also say whether a longer trial may continue it.
+        """
 
 
 class Ranked(Protocol):
@@ -280,13 +295,14 @@ class Ranked(Protocol):
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
         """Connect to the other ranks, those in ``devices.ranks``, and return when all of them are connected.
 
-        Called before any other method. ``training`` is the ``training`` block of the sweep file.
+        Called before any other method. ``training`` is the ``training`` block of the sweep file. An exception is raised
+        if a rank has not joined within `Ranks.register_s` seconds.
         """
 
     def leave(self, reason: str) -> None:
-        """Stop all communication with the other ranks and send them ``reason``. May be called from any thread.
+        """Send the other ranks ``reason``, so that they end as well, and stop all communication with them.
 
-        The instance does not train any more afterwards.
+        May be called from any thread. The instance does not train any more afterwards.
         """
 
 
@@ -305,14 +321,18 @@ class Group(Protocol):
         """Whether more trials may begin while others of the group are training."""
 
     def leave(self, member: Trainable) -> None:
-        """Remove a member's trial from the group, because it has ended or continues elsewhere."""
+        """Remove a member's trial from the group, because it has ended or continues elsewhere.
+
+        The member stays, and may begin another trial.
+        """
 
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
         """Train the trials of the members in ``reports`` together, and pass each epoch of a member to its own report.
 
         Return after an epoch in which a report returns False or a trial ends. The result has, by member, the exceptions
-        of trials that ended with one: `Stopped` if the trial is complete. Members without a report keep their state. A
-        single member is trained as it would be alone.
+        of trials that ended with one, which are not raised: `Stopped` if the trial is complete. It is empty if there
+        are none. Members without a report are not trained and keep their state. A single member is trained as it would
+        be alone.
 
         Raises:
             Apart: before any training, if the trials cannot be trained together or would be slower than alone.
@@ -351,7 +371,9 @@ class Waiting(Protocol):
     def end_trial(self) -> str:
         """Let the waiting code of a trial end, because the trial has ended. Called at the end of every trial.
 
-        Return a line about the error that the code raised then, or "" if it raised none.
+        If the code waits now, return when it has ended: a line about the error that it raised meanwhile, or "" if it
+        raised none. The error itself is not raised. Code that does not wait now ends when it would wait next; return ""
+        at once then.
         """
 
     @property
@@ -377,7 +399,8 @@ def may_hold_memory(trainable: Trainable | None) -> bool:
 def end_trial(trainable: Trainable | None) -> str:
     """Let the waiting code of a trainable's trial end; return a line about the error that it raised then, or "".
 
-    Does nothing, and returns "", for None and for a trainable whose code does not wait (see `Waiting`).
+    Does nothing, and returns "", for None and for a trainable without a method ``end_trial``, whose code does not wait
+    between two epochs (see `Waiting`).
     """
     end: Callable[[], str] | None = getattr(trainable, "end_trial", None)
     if end is None:
@@ -398,13 +421,15 @@ class Exporting(Protocol):
     """
 
     def trained_model(self) -> Any:
-        """Return the trial's model as the author's code builds it, with the weights that are used for validation.
+        """Return a new model, built by the author's code for this trial, with the weights that are used for validation.
 
         The model and this object are independent: changing either leaves the other unchanged.
         """
 
     def export(self, folder: Path, formats: Sequence[str]) -> Exported:
         """Write the model into ``folder`` in each of the formats, and check that it reproduces the trial's results.
+
+        Return the names of the files within ``folder``, which exists, and the results of the check.
 
         Raises:
             NotExportable: for an unknown format, or one in which the model would give other results.

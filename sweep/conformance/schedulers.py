@@ -28,20 +28,23 @@ def run(scheduler: Scheduler, values: Mapping[int, float], epochs: int = EPOCHS)
 
     ``values`` maps the number of each trial to the value that it reports in every epoch until it is pruned, or until
     ``epochs`` are over. The trials report in the order of ``values``, all of them one epoch before any reports the
-    next.
+    next. The result has, by (trial, epoch), the reason for which the scheduler prunes the trial, or None.
     """
     verdicts: Verdicts = {}
-    going = list(values)
+    not_pruned = list(values)
     for epoch in range(1, epochs + 1):
-        for trial in list(going):
+        for trial in list(not_pruned):
             verdicts[trial, epoch] = scheduler.observe(report(trial, epoch, values[trial]))
             if verdicts[trial, epoch]:
-                going.remove(trial)
+                not_pruned.remove(trial)
     return verdicts
 
 
 def pruned(verdicts: Verdicts) -> dict[int, int]:
-    """Return the epoch at which each pruned trial was pruned, by trial number; trials that were not are left out."""
+    """Return the epoch at which each pruned trial was pruned, by trial number; trials that were not are left out.
+
+    ``verdicts`` are those that `run` returns.
+    """
     return {trial: epoch for (trial, epoch), reason in verdicts.items() if reason}
 
 
@@ -71,15 +74,17 @@ class SchedulerConformance(ABC):
             verdicts: list[str | None] = []
             for _ in range(60):
                 trial = rng.randrange(6)
-                if next_epochs[trial] <= EPOCHS:
-                    # About a third of the values are not finite, which a scheduler must bear.
-                    value = rng.choice([rng.uniform(-10, 10)] * 6 + [math.nan, math.inf, -math.inf])
-                    log.append(report(trial, next_epochs[trial], value))
-                    verdicts.append(scheduler.observe(log[-1]))
-                    if verdicts[-1]:
-                        next_epochs[trial] = EPOCHS + 1
-                    else:
-                        next_epochs[trial] = next_epochs[trial] + 1
+                if next_epochs[trial] > EPOCHS:
+                    continue
+                # About a third of the values are not finite, which a scheduler must bear.
+                value = rng.choice([rng.uniform(-10, 10)] * 6 + [math.nan, math.inf, -math.inf])
+                log.append(report(trial, next_epochs[trial], value))
+                # the reason to prune the trial, or None
+                verdicts.append(scheduler.observe(log[-1]))
+                if verdicts[-1]:
+                    next_epochs[trial] = EPOCHS + 1
+                else:
+                    next_epochs[trial] += 1
             replayed = self.build()
             assert [replayed.observe(event) for event in log] == verdicts
             stopping_epochs = set()
@@ -143,12 +148,13 @@ class _Search:
         self, scheduler: Scheduler, trials: int, value: Callable[[int, int], float]
     ) -> None:
         assert isinstance(scheduler, Pausing)
+        # the same object twice, for type checkers: no class has the methods of both protocols
         self._scheduler: Scheduler = scheduler
         self._pausing: Pausing = scheduler
-        self._trials = trials
-        self._value = value
+        self._most_trials = trials
+        self._compute_value = value
         self._log: list[Event] = []
-        self._epochs: dict[int, int] = {}  # the last epoch of each trial that has started
+        self._last_epochs: dict[int, int] = {}  # of each trial that has started, its last epoch
         self._paused: list[int] = []
 
     def run(self) -> list[Event]:
@@ -168,38 +174,49 @@ class _Search:
     def _next_trial(self) -> int | None:
         """Return the number of the trial to train next; None if no trial is left.
 
-        It is a paused trial that may resume or else a new trial, whose start is logged here. If all trials have
-        started, it is the paused trial that `Pausing.last` returns.
+        It is the first paused trial that may resume or else a new trial, whose start is logged here. If all trials have
+        started, it is the paused trial that `Pausing.last` returns, which is None if none should resume.
         """
         for paused in self._paused:
+            # the reason to wait; None if the trial may resume
             if self._pausing.holds(paused) is None:
                 return paused
-        if len(self._epochs) == self._trials:
+        started = len(self._last_epochs)
+        if started == self._most_trials:
             return self._pausing.last()
-        trial = len(self._epochs)
-        self._epochs[trial] = 0
+        trial = started  # trials are numbered from 0
+        self._last_epochs[trial] = 0
         self._observe(
             TrialStarted(trial=trial, trial_id="", params={"a": trial}, seed=0, repeat=0, time=0.0)
         )
         return trial
 
     def _train(self, trial: int) -> None:
-        """Train a trial from its present epoch until it completes, diverges or pauses, and log that."""
+        """Train a trial from its present epoch until it completes, diverges or pauses, and log its epochs and that.
+
+        It completes with the last epoch whatever its value there, and diverges if the value in an earlier one is not
+        finite.
+        """
         while True:
-            self._epochs[trial] += 1
-            epoch = self._epochs[trial]
-            self._observe(report(trial, epoch, self._value(trial, epoch)))
+            self._last_epochs[trial] += 1
+            epoch = self._last_epochs[trial]
+            value = self._compute_value(trial, epoch)
+            self._observe(report(trial, epoch, value))
             if epoch == EPOCHS:
                 return self._end_trial(trial, Status.COMPLETED)
-            if not math.isfinite(self._value(trial, epoch)):
+            if not math.isfinite(value):
                 return self._end_trial(trial, Status.DIVERGED)
-            reason = self._pausing.holds(trial)
+            reason = self._pausing.holds(trial)  # to pause now; None if it may continue
             if reason is not None:
                 self._paused.append(trial)
                 return self._end_trial(trial, Status.INTERRUPTED, reason, waits=True)
 
     def _drop_paused(self) -> None:
-        """End the remaining paused trials as pruned, for the scheduler's reasons; assert that none is left."""
+        """End the remaining paused trials as pruned, for the scheduler's reasons.
+
+        Raises AssertionError if the scheduler names no reason for one of them, which would wait for ever.
+        """
+        # `rest`: no trial is left to start or resume, so that all paused ones are to end
         for trial, reason in self._pausing.dropped(rest=True).items():
             self._paused.remove(trial)
             self._end_trial(trial, Status.PRUNED, reason, waits=True)
@@ -208,7 +225,11 @@ class _Search:
     def _end_trial(
         self, trial: int, status: Status, reason: str = "", *, waits: bool = False
     ) -> None:
-        """Log the end or the pause of a trial, and let the scheduler observe it; `TrialEnded` explains ``waits``."""
+        """Log the end or the pause of a trial, and let the scheduler observe it.
+
+        ``reason`` is for the log, and "" for a trial that completes. ``waits`` says that the trial pauses now, or was
+        paused when it was pruned.
+        """
         self._observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits))
 
     def _observe(self, event: Event) -> None:
@@ -227,16 +248,16 @@ class PausingConformance(SchedulerConformance):
         """Return a function that computes the value of a trial's metric at an epoch, by ``(trial, epoch)``.
 
         Some of these synthetic curves fall, some rise, and about one in ten is NaN from the third epoch on. ``seed``
-        determines them.
+        determines them, so that each call of the function with the same arguments returns the same value.
         """
 
         def value(trial: int, epoch: int) -> float:
-            # draws the same curve for each epoch of the trial
+            # draws the same curve for each epoch of the trial: it falls by ``height`` to ``end``, or rises
             rng = random.Random(1000 * seed + trial)
             end = rng.uniform(-1, 1)
             height = rng.uniform(-0.2, 1)
             diverges = rng.random() < 0.1
-            # the same in every call
+            # of this epoch, and the same in every call
             noise = random.Random(f"{seed} {trial} {epoch}").uniform(-0.05, 0.05)
             if diverges and epoch > 2:
                 return math.nan
@@ -257,16 +278,16 @@ class PausingConformance(SchedulerConformance):
 
     def test_trials_pause_at_decision_epochs_only(self) -> None:
         scheduler = self.build()
-        epochs: dict[int, int] = {}
+        last_epochs: dict[int, int] = {}  # by trial
         for event in search(scheduler, 20, self.values(0)):
             if isinstance(event, EpochReported):
-                epochs[event.trial] = event.epoch
+                last_epochs[event.trial] = event.epoch
             elif isinstance(event, TrialEnded) and event.status is Status.INTERRUPTED:
-                assert epochs[event.trial] in scheduler.decision_epochs(EPOCHS)
+                assert last_epochs[event.trial] in scheduler.decision_epochs(EPOCHS)
 
     def test_reasons_are_one_line(self) -> None:
         events = search(self.build(), 20, self.values(1))
-        reasons = []
+        reasons = []  # of trials that paused, or were pruned while they were paused
         for event in events:
             if isinstance(event, TrialEnded) and event.waits:
                 reasons.append(event.reason)
@@ -292,8 +313,9 @@ class PausingConformance(SchedulerConformance):
 
     def test_a_trial_that_has_ended_or_not_begun_does_not_wait(self) -> None:
         scheduler = self.build()
-        search(scheduler, 16, self.values(3))
+        search(scheduler, 16, self.values(3))  # all trials have ended afterwards
         assert isinstance(scheduler, Pausing)
+        # trials 16 to 19 have not begun
         assert [scheduler.holds(trial) for trial in range(20)] == [None] * 20
         assert scheduler.last() is None
         assert scheduler.dropped(rest=True) == {}

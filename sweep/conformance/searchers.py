@@ -42,7 +42,8 @@ def trial(
 ) -> list[Event]:
     """Return the events of a trial: its start, one report for each of ``losses``, and its end with ``status``.
 
-    The reports have the metric ``loss``. With `Status.RUNNING`, there is no end, because the trial has not ended.
+    The reports have the metric ``loss``, in epochs 1, 2, ... With `Status.RUNNING`, there is no end, because the trial
+    has not ended. ``repeat`` is that of its start.
     """
     reports = []
     for index, loss in enumerate(losses, start=1):
@@ -56,10 +57,11 @@ def trial(
 def drive(
     searcher: Searcher, count: int, outcome: Callable[[int, Params], Iterable[Event]]
 ) -> list[Event]:
-    """Simulate up to ``count`` trials, from 0, one after another with a searcher; return all events.
+    """Simulate up to ``count`` trials, numbered from 0, one after another with a searcher; return all events in order.
 
-    The searcher observes the events too. ``outcome(number, params)`` returns the events of a trial, the first of which
-    is its start. There are fewer trials if the searcher suggests none any more.
+    ``outcome(number, params)`` returns the events of a trial with the parameters that the searcher has suggested, the
+    first of which is its start. The searcher observes them before it is asked for the next trial. There are fewer
+    trials if it suggests none any more.
     """
     return drive_on(searcher, 0, count, outcome)
 
@@ -67,7 +69,10 @@ def drive(
 def drive_on(
     searcher: Searcher, first: int, count: int, outcome: Callable[[int, Params], Iterable[Event]]
 ) -> list[Event]:
-    """Simulate up to ``count`` trials, numbered from ``first``, as `drive` does; return their events."""
+    """Simulate up to ``count`` trials, numbered from ``first``, as `drive` does; return their events alone.
+
+    The searcher must have observed the trials before ``first`` already.
+    """
     log: list[Event] = []
     for number in range(first, first + count):
         params = searcher.suggest(number)
@@ -134,12 +139,13 @@ STATES = [
 
 
 def mixed_outcome(number: int, params: Params) -> list[Event]:
-    """Return the events of a trial of three epochs, whose losses, from 0 to 2, are computed from its parameters.
+    """Return the events of a trial of three epochs, whose falling losses, from 0 to 2, follow from its parameters.
 
-    Its number determines its status: two of three trials are completed, and the others are pruned or out of memory.
+    Its number determines its status: two of three trials are completed, and the others are pruned or out of memory in
+    turns.
     """
     if number % 3 == 2:
-        status = STATES[number % 6]  # at index 2 or 5
+        status = STATES[number % 6]  # index 2: pruned, index 5: out of memory
     else:
         status = Status.COMPLETED
     # any function will do that depends on nothing but the parameters
@@ -148,9 +154,10 @@ def mixed_outcome(number: int, params: Params) -> list[Event]:
 
 
 def assert_belongs(params: Params, space: Space) -> None:
-    """Assert that a configuration lies in the space and has exactly the parameters that apply, in their order.
+    """Raise AssertionError unless a configuration lies in the space and has exactly the parameters that apply.
 
-    Otherwise AssertionError is raised.
+    Its values must lie in their domains and meet the constraints of the space, and its parameters must have the order
+    that they have there.
     """
     assert space.list_violated(params) == []
     for parameter in space.parameters:
@@ -189,15 +196,16 @@ class SearcherConformance(ABC):
         log: list[Event] = []
         # four at a time, which report in turns and end in another order
         for first in range(0, 24, 4):
-            batch = []
+            reports_of_four = []  # all events of each of the four trials but its start
             for number in range(first, first + 4):
                 params = searcher.suggest(number)
                 # it is not None: `SPACE` has more points
-                begin, *rest = mixed_outcome(number, params or {})
-                searcher.observe(begin)
-                log.append(begin)
-                batch.append(rest)
-            for events in zip_longest(*reversed(batch)):  # None after the last event of a trial
+                start, *reports = mixed_outcome(number, params or {})
+                searcher.observe(start)
+                log.append(start)
+                reports_of_four.append(reports)
+            # one event of each trial at a time; None after the last event of a trial
+            for events in zip_longest(*reversed(reports_of_four)):
                 for event in filter(None, events):
                     searcher.observe(event)
                     log.append(event)
@@ -253,7 +261,7 @@ class SearcherConformance(ABC):
     def test_in_a_changed_space_it_goes_on_as_a_replay_does(self) -> None:
         searcher = self.build(SPACE)
         resumed = self.build(SPACE)
-        # both, for type checkers
+        # a searcher whose space cannot be changed is not tested; both are asked for type checkers
         if not isinstance(searcher, SpaceChanging) or not isinstance(resumed, SpaceChanging):
             return
         log = drive(searcher, 14, mixed_outcome)
@@ -275,7 +283,7 @@ class SearcherConformance(ABC):
 
     def test_a_space_that_grows_is_tried_completely(self) -> None:
         searcher = self.build(FINITE)
-        if not isinstance(searcher, SpaceChanging):
+        if not isinstance(searcher, SpaceChanging):  # its space cannot be changed
             return
         log = drive(searcher, 30, mixed_outcome)
         count = sum(isinstance(event, TrialStarted) for event in log)

@@ -28,7 +28,8 @@ GOOD, POOR = 0.8, 0.5  # shares of perfect scaling
 def check_device(name: str, tried: DeviceResult | ProbeFailure) -> Iterator[Finding]:
     """Report the results of one device, in one finding: its speed, or the error of the probe or in its results.
 
-    ``name`` is the device's name for TensorFlow, ``tried`` the answer of `probe_device`.
+    ``name`` is the device's name for TensorFlow, ``tried`` the answer of `probe_device`. It is an error if the probe
+    failed, or if some results are wrong.
     """
     if isinstance(tried, ProbeFailure):
         todo = (
@@ -52,8 +53,8 @@ def check_device(name: str, tried: DeviceResult | ProbeFailure) -> Iterator[Find
 def check_pace(tried: Mapping[str, DeviceResult | ProbeFailure]) -> Iterator[Finding]:
     """Report devices with less than 80 % of the fastest device's speed; they would slow down a trial on all devices.
 
-    ``tried`` has the answer of `probe_device` for each device by name. All slow devices are one finding; nothing is
-    yielded if there are none. Devices whose probe failed do not count.
+    ``tried`` has the answer of `probe_device` for each device by name. All slow devices are one finding, a warning;
+    nothing is yielded if there are none. Devices whose probe failed do not count.
     """
     speeds = {}
     for name, one in tried.items():
@@ -75,7 +76,8 @@ def check_together(
 ) -> Iterator[Finding]:
     """Report in one finding whether several devices work together in one trial.
 
-    ``several`` is the answer of `probe_training` for ``count`` devices, with the same ``simulated``.
+    ``several`` is the answer of `probe_training` for ``count`` devices, with the same ``simulated``. It is an error if
+    the probe failed, or if a device has a wrong sum over all of them.
     """
     what = f"{count} {'logical CPU devices' if simulated else 'GPUs'}"
     expected = count * (count + 1) / 2  # the replicas contribute 1, 2, ... to the sum
@@ -105,8 +107,8 @@ def check_scaling(
 ) -> Iterator[Finding]:
     """Report the ratio of the examples per second on ``count`` GPUs to those on one; nothing if a probe failed.
 
-    ``alone`` and ``several`` are the answers of `probe_training` for one GPU and for all. The finding is a note below
-    80 % of ``count``, and a warning below 50 %.
+    ``alone`` and ``several`` are the answers of `probe_training` for one GPU and for all. The finding is a note if the
+    ratio is below 80 % of ``count``, and a warning if it is below 50 %.
     """
     if isinstance(alone, ProbeFailure) or isinstance(several, ProbeFailure):
         return
@@ -123,7 +125,10 @@ def check_scaling(
 
 
 def check_one_gpu(trained: CollectiveResult | ProbeFailure) -> Iterator[Finding]:
-    """Report in one finding whether one GPU can train; ``trained`` is the answer of `probe_training` for it."""
+    """Report in one finding whether one GPU can train, an error if not.
+
+    ``trained`` is the answer of `probe_training` for it, whose examples per second are in the finding.
+    """
     if isinstance(trained, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} train 1"
         yield Finding("training", Severity.ERROR, f"one GPU does not train: {trained.reason}", todo)
@@ -159,10 +164,11 @@ def check_presence(
 ) -> Iterator[Finding]:
     """Report the GPUs of the machine, those visible to CUDA (``shown``), and whether the visible ones differ.
 
-    The first finding says which GPUs there are, that there are none, or that nvidia-smi fails. Notes and warnings
-    follow only if some GPUs are hidden or the visible ones differ.
+    The first finding says which GPUs there are, that there are none, that there is no nvidia-smi although TensorFlow
+    sees GPUs (a note), or that nvidia-smi fails (an error). A note follows if some GPUs are hidden, unless the machine
+    has MIG instances, and a warning if the visible ones have different names.
     """
-    seen = len(tensorflow.capabilities)
+    seen = len(tensorflow.capabilities)  # one for each GPU that TensorFlow can use
     if nvidia.failure:
         todo = "mend the driver first: nvidia-smi must list the GPUs (a reboot after an update often does)"
         yield Finding("gpus", Severity.ERROR, f"nvidia-smi does not work: {nvidia.failure}", todo)
@@ -193,41 +199,48 @@ def check_presence(
 def check_driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
     """Report in one finding whether the driver is recent enough for the CUDA version of TensorFlow.
 
-    ``shown`` are the GPUs visible to CUDA. Nothing is yielded if there are none, or if TensorFlow is built without
+    ``shown`` are the GPUs visible to CUDA, the first of which tells the driver's version. It is an error if the driver
+    is older than the first one for this major version of CUDA or, if a GPU needs PTX, for this minor version. It is a
+    note if nothing is known about the version. Nothing is yielded if no GPU is shown, or if TensorFlow is built without
     CUDA.
     """
     if not shown or tensorflow.cuda is None:
         return
     cuda = _parse_version(tensorflow.cuda)[:2]
     installed = _parse_version(shown[0].driver)
-    least = TOOLKIT_DRIVERS.get((cuda[0], 0))  # serves all toolkits of the same major version
-    nearest = max((v for v in TOOLKIT_DRIVERS if v[0] == cuda[0] and v <= cuda), default=None)
     found = f"driver {shown[0].driver}, TensorFlow built with CUDA {tensorflow.cuda}"
-    if least is None or nearest is None:
+    oldest_driver = TOOLKIT_DRIVERS.get((cuda[0], 0))  # serves all toolkits of the same major version
+    # the toolkit of TensorFlow or, if that is not in the table, the last one before it with the same major version
+    toolkit = max((v for v in TOOLKIT_DRIVERS if v[0] == cuda[0] and v <= cuda), default=None)
+    if oldest_driver is None or toolkit is None:
         yield Finding("driver", Severity.NOTE, f"{found}: no rule is known for this CUDA")
-    elif installed < _parse_version(least):
+        return
+    if installed < _parse_version(oldest_driver):
         yield Finding(
             "driver",
             Severity.ERROR,
-            f"{found}, which needs {least}",
-            f"install driver {least} or newer; a GPU that it does not serve is too old for TensorFlow",
+            f"{found}, which needs {oldest_driver}",
+            f"install driver {oldest_driver} or newer; a GPU that it does not serve is too old for TensorFlow",
         )
-    elif installed < _parse_version(TOOLKIT_DRIVERS[nearest]) and any(
-        _runs_by_ptx(gpu, tensorflow) for gpu in shown
-    ):
+        return
+    driver_of_toolkit = TOOLKIT_DRIVERS[toolkit]
+    needs_ptx = any(_runs_by_ptx(gpu, tensorflow) for gpu in shown)
+    if needs_ptx and installed < _parse_version(driver_of_toolkit):
         # Minor-version compatibility covers machine code, not PTX (NVIDIA, CUDA compatibility, section 2).
         found += ", whose PTX an older driver cannot compile, and these GPUs need it"
-        todo = f"install driver {TOOLKIT_DRIVERS[nearest]} or newer"
+        todo = f"install driver {driver_of_toolkit} or newer"
         yield Finding("driver", Severity.ERROR, found, todo)
     else:
         yield Finding("driver", Severity.OK, found)
 
 
 def check_libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """Report in one finding if TensorFlow silently ignores GPUs that the driver shows; nothing if it sees them all.
+    """Report in one finding, an error, if TensorFlow silently ignores GPUs that the driver shows.
 
-    ``shown`` are the GPUs visible to CUDA. Those too old for TensorFlow's build are not expected.
+    ``shown`` are the GPUs visible to CUDA. Those too old for TensorFlow's build are not expected, and only one of
+    several with MIG. Nothing is yielded if TensorFlow can use as many GPUs as expected.
     """
+    # the lowest compute capability that the build has code for
     least = min(map(parse_architecture, tensorflow.architectures), default=(0, 0))
     # the others are too old in any case
     usable = []
@@ -285,7 +298,9 @@ def check_capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[F
 def check_gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
     """Report in one finding which measurements of GPUs trials can make, such as utilization and power.
 
-    Nothing is yielded if TensorFlow can use no GPU, or if its probe said nothing about measurements.
+    It is a note if nvidia-ml-py is not installed, or if the driver does not tell some of them besides ``sm_activity``,
+    which older GPUs do not count. Nothing is yielded if TensorFlow can use no GPU, or if its probe said nothing about
+    measurements.
     """
     if not tensorflow.capabilities or tensorflow.gauges == {}:
         return
@@ -295,32 +310,31 @@ def check_gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
         )
         yield Finding("gauges", Severity.NOTE, found, INSTALL)
         return
+    told = []
     lacking = []
-    for name, answers in tensorflow.gauges.items():
-        if not answers:
-            lacking.append(name)
-    read = ", ".join(name for name, answers in tensorflow.gauges.items() if answers) or "nothing"
-    if lacking == ["sm_activity"] or not lacking:
-        if lacking:
-            rest = "; sm_activity is counted from Hopper on"
+    for name, can_be_read in tensorflow.gauges.items():
+        if can_be_read:
+            told.append(name)
         else:
-            rest = ""
-        yield Finding("gauges", Severity.OK, f"the driver tells {read}{rest}")
+            lacking.append(name)
+    found = f"the driver tells {', '.join(told) or 'nothing'}"
+    if not lacking:
+        yield Finding("gauges", Severity.OK, found)
+    elif lacking == ["sm_activity"]:
+        yield Finding("gauges", Severity.OK, f"{found}; sm_activity is counted from Hopper on")
     else:
         todo = "columns of these will be missing; a container needs the driver's libnvidia-ml (capability utility)"
         yield Finding(
-            "gauges",
-            Severity.NOTE,
-            f"the driver tells {read}; it does not tell {', '.join(lacking)}",
-            todo,
+            "gauges", Severity.NOTE, f"{found}; it does not tell {', '.join(lacking)}", todo
         )
 
 
 def check_links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     """Report in one finding the links between the GPUs of one trial, over which gradients are summed.
 
-    It is a warning about the worst pair if a link between two of the GPUs ``shown`` is slow, which means that it passes
-    through a CPU. Nothing is yielded if no links are known.
+    The GPUs are those ``shown``, which are visible to CUDA. A link that passes through a CPU is slow; if there are such
+    links, the finding is a warning that names the worst pair, first of all one on two CPU sockets. Nothing is yielded
+    if no links are known.
     """
     indices = {gpu.index for gpu in shown}
     pairs = {pair: link for pair, link in nvidia.links.items() if set(pair) <= indices}
@@ -347,30 +361,35 @@ def check_links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
 def check_memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     """Report each of the GPUs ``shown`` of which more than 5 % of the memory is in use.
 
-    There is a finding for each: above 10 % a warning, otherwise a note.
+    There is a finding for each, which names the programs that use it: above 10 % a warning, otherwise a note. GPUs
+    whose memory the driver does not report are passed over.
     """
     for gpu in shown:
-        if gpu.total_mib and gpu.used_mib and gpu.used_mib > 0.05 * gpu.total_mib:
-            holders = "; ".join(
-                map(_describe_process, (p for p in nvidia.processes if p.uuid == gpu.uuid))
-            )
-            found = f"GPU {gpu.index}: {gpu.used_mib} of {gpu.total_mib} MiB are in use" + (
-                f" by {holders}" if holders else ", by programs that the driver does not name"
-            )
-            if gpu.used_mib > 0.1 * gpu.total_mib:
-                level = Severity.WARNING
-            else:
-                level = Severity.NOTE
-            yield Finding(
-                "memory", level, found, "end them, or leave this GPU out with CUDA_VISIBLE_DEVICES"
-            )
+        if not gpu.total_mib or not gpu.used_mib or gpu.used_mib <= 0.05 * gpu.total_mib:
+            continue
+        users = []
+        for process in nvidia.processes:
+            if process.uuid == gpu.uuid:
+                users.append(_describe_process(process))
+        found = f"GPU {gpu.index}: {gpu.used_mib} of {gpu.total_mib} MiB are in use"
+        if users:
+            found += f" by {'; '.join(users)}"
+        else:
+            found += ", by programs that the driver does not name"
+        if gpu.used_mib > 0.1 * gpu.total_mib:
+            level = Severity.WARNING
+        else:
+            level = Severity.NOTE
+        todo = "end them, or leave this GPU out with CUDA_VISIBLE_DEVICES"
+        yield Finding("memory", level, found, todo)
 
 
 def check_health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     """Report MIG partitions, memory errors and disabled error correction of the GPUs ``shown``.
 
-    Partitions and disabled error correction are one finding each, memory errors one for each GPU. Nothing is yielded if
-    there are none.
+    All GPUs on which MIG is on are one finding, a warning, or an error if there is no instance. Each GPU with
+    uncorrected memory errors is an error. All GPUs without error correction are one note. Nothing is yielded if there
+    are none of these.
     """
     sliced = [gpu.index for gpu in shown if gpu.mig]
     if sliced and not nvidia.mig_devices:
@@ -401,7 +420,8 @@ def _check_build(who: str, capability: tuple[int, int], architectures: Sequence[
     """Return a finding on whether TensorFlow was built with code for a GPU's compute capability.
 
     ``architectures`` are the targets of TensorFlow's build, such as ``sm_80`` and ``compute_90``. The finding's text
-    begins with ``who``, the name and the compute capability of the GPU.
+    begins with ``who``, the name and the compute capability of the GPU. It is a note if the driver must compile PTX for
+    the GPU, and an error if the GPU is too old or too new for the build.
     """
     known = ", ".join(architectures)
     match find_coverage(capability, architectures):
@@ -479,8 +499,8 @@ class Mps:
 def read_mps_state(run: Run, environ: Mapping[str, str]) -> Mps:
     """Return whether the MPS daemon is running (None if unknown), and its folder of pipes; do not start the daemon.
 
-    It is unknown if there is no ``pgrep`` to run. ``environ`` has the environment variables, of which one may name the
-    folder.
+    It is unknown if there is no ``pgrep`` to run; if ``pgrep`` fails, the daemon counts as not running. ``environ`` has
+    the environment variables, of which ``CUDA_MPS_PIPE_DIRECTORY`` may name the folder.
     """
     ran = run(["pgrep", "-f", DAEMON], 10.0)
     pipes = environ.get(PIPES)
@@ -494,7 +514,8 @@ def read_mps_state(run: Run, environ: Mapping[str, str]) -> Mps:
 def check_mps(mps: Mps) -> Iterator[Finding]:
     """Report in one finding whether trials that share a GPU compute at the same time; nothing if that is unknown.
 
-    A folder of pipes that does not exist is reported instead.
+    It is a note if they do not, because the daemon does not run. A folder of pipes that does not exist is reported
+    instead, as a warning.
     """
     if not mps.pipes_exist:
         what = f"{PIPES} is {mps.pipes}, which does not exist: CUDA may not start in any trial"
@@ -516,19 +537,21 @@ def check_mps(mps: Mps) -> Iterator[Finding]:
 def check_memory_limit(name: str, tried: MemoryShareResult | ProbeFailure) -> Iterator[Finding]:
     """Report in one finding whether a process stays within its share of a GPU's memory.
 
-    ``name`` is the GPU's name in the finding, ``tried`` the answer of `probe_memory_share`.
+    ``name`` is the GPU's name in the finding, ``tried`` the answer of `probe_memory_share`. It is an error if the probe
+    failed, if more than the share was not refused, or if the process did not work afterwards.
     """
     if isinstance(tried, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} share; give each trial a whole GPU until it works"
         yield Finding("share", Severity.ERROR, f"{name}: {tried.reason}", todo)
         return
+    # the probe's process had a share of a quarter of the GPU
     found = f"{name}: a quarter may have {tried.limit_bytes / 2**30:.1f} GiB"
     if tried.refused and tried.works:
         yield Finding("share", Severity.OK, f"{found}, more is refused, and it goes on")
+        return
+    if tried.refused:
+        wrong = "the process cannot go on after more was refused"
     else:
-        if tried.refused:
-            wrong = "the process cannot go on after more was refused"
-        else:
-            wrong = "more was not refused"
-        todo = "give each trial a whole GPU: one could take its neighbour's memory"
-        yield Finding("share", Severity.ERROR, f"{found}, but {wrong}", todo)
+        wrong = "more was not refused"
+    todo = "give each trial a whole GPU: one could take its neighbour's memory"
+    yield Finding("share", Severity.ERROR, f"{found}, but {wrong}", todo)

@@ -48,10 +48,12 @@ class Disk:
 def gather_facts(environ: Mapping[str, str]) -> Host:
     """Collect the facts about this machine, without starting a process.
 
-    ``environ`` has the environment variables; only those in `VARIABLES` are kept. Requirements that hold only on some
-    systems, or of extras, are left out.
+    ``environ`` has the environment variables; only those in `VARIABLES` are kept. Of the packages that sweep requires,
+    those that are needed only on some systems, or by extras, are left out. Raises PackageNotFoundError if sweep itself
+    is not installed as a package.
     """
     about = metadata.metadata(DISTRIBUTION)
+    # a marker after the name says for which systems or extras a package is needed
     required = tuple(
         text for text in metadata.requires(DISTRIBUTION) or () if not Requirement(text).marker
     )
@@ -70,9 +72,10 @@ def gather_facts(environ: Mapping[str, str]) -> Host:
 
 
 def probe_disk(folder: Path) -> Disk:
-    """Return the free space of the disk of a folder, and the error if the folder cannot be written to.
+    """Return the free space of the disk of a folder in bytes, and the error if the folder cannot be written to.
 
-    To find out, a temporary file is written to the folder or, if it does not exist, to the closest folder above it.
+    To find out, a temporary file is written to the folder or, if it does not exist, to the closest folder above it. The
+    file is deleted again, and the folder is not created.
     """
     existing = folder.absolute()
     while not _exists(existing):
@@ -102,7 +105,10 @@ SLOW_BYTES_PER_S = 1e8  # slightly less than a gigabit per second
 
 
 def check_versions(host: Host) -> Iterator[Finding]:
-    """Report in one finding whether Python and all required packages are installed in a tested version."""
+    """Report in one finding whether Python and all required packages are installed in a tested version.
+
+    If not, it is an error that names each package that is missing or has another version, and Python if that has.
+    """
     wrong = []
     for text in host.requirements:
         required = Requirement(text)
@@ -129,10 +135,10 @@ def check_versions(host: Host) -> Iterator[Finding]:
 
 
 def check_keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[Finding]:
-    """Report whether ``import keras`` gives Keras 3 on TensorFlow.
+    """Report whether ``import keras`` gives Keras 3 on TensorFlow, in one finding or two errors.
 
-    ``tensorflow`` is the answer of `probe_tensorflow`. There are two findings if both a variable for an older Keras and
-    another backend are set.
+    ``tensorflow`` is the answer of `probe_tensorflow`. If the probe failed, the only finding is an error about
+    TensorFlow. There are two findings if both a variable for an older Keras and another backend are set.
     """
     if isinstance(tensorflow, ProbeFailure):
         found = f"TensorFlow cannot be imported: {tensorflow.reason}"
@@ -146,12 +152,11 @@ def check_keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[F
             "TF_USE_LEGACY_KERAS is set: tf.keras would be another Keras than the one that trains"
         )
         yield Finding("keras", Severity.ERROR, found, "unset TF_USE_LEGACY_KERAS")
-    if found := keras_backend.explain_wrong_backend(tensorflow.backend):
+    found = keras_backend.explain_wrong_backend(tensorflow.backend)  # "" if it is TensorFlow
+    if found:
         if tensorflow.keras_error:
-            detail = f": {tensorflow.keras_error}"
-        else:
-            detail = ""
-        yield Finding("keras", Severity.ERROR, found + detail, keras_backend.HINT)
+            found += f": {tensorflow.keras_error}"
+        yield Finding("keras", Severity.ERROR, found, keras_backend.HINT)
     elif not legacy:
         yield Finding(
             "keras", Severity.OK, f"Keras {tensorflow.keras} on TensorFlow {tensorflow.version}"
@@ -161,8 +166,9 @@ def check_keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[F
 def check_shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
     """Report in one finding whether /dev/shm has room for Ray's object store.
 
-    It is a warning below 1 GiB, and a note below what Ray would take. With ``several_gpus``, the warning also names
-    NCCL, whose buffers between GPUs are there.
+    It is a warning if less than 1 GiB is free, and a note if less is free than Ray would take, which is 30 % of the
+    memory, or if the system has no /dev/shm. With ``several_gpus``, the warning also names NCCL, whose buffers between
+    GPUs are there.
     """
     if host.shared_free_bytes is None:
         yield Finding(
@@ -193,7 +199,10 @@ def check_shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
 
 
 def check_disk(disk: Disk) -> Iterator[Finding]:
-    """Report in one finding whether results can be written, and if so whether their disk has less than 1 GiB free."""
+    """Report in one finding whether results can be written, and if so whether their disk has less than 1 GiB free.
+
+    The first is an error if not, the second a warning if so. ``disk`` is what `probe_disk` returns.
+    """
     found = f"{disk.folder}: {_format_size(disk.free_bytes)} free"
     if disk.failure:
         found = f"{disk.folder}: nothing can be written: {disk.failure}"
@@ -210,8 +219,8 @@ def check_ray(
 ) -> Iterator[Finding]:
     """Report the resources for trials, of the cluster at ``address`` or, if it is None, of the Ray that a sweep starts.
 
-    There is one finding. ``usable`` is the number of GPUs that TensorFlow sees on this machine; a cluster with fewer
-    gets a warning.
+    There is one finding. ``resources`` are the CPUs and GPUs for trials, or the failure of `probe_cluster`, which is an
+    error. ``usable`` is the number of GPUs that TensorFlow sees on this machine; a cluster with fewer gets a warning.
     """
     if isinstance(resources, ProbeFailure):
         found = f"no cluster at {address}: {resources.reason}"
@@ -221,12 +230,13 @@ def check_ray(
         )
         yield Finding("ray", Severity.ERROR, found, todo)
         return
-    share = f"{resources[0]:g} CPUs and {resources[1]:g} GPUs"
+    cpu_count, gpu_count = resources
+    share = f"{cpu_count:g} CPUs and {gpu_count:g} GPUs"
     if address is None:
         yield Finding(
             "ray", Severity.OK, f"a sweep starts its own Ray here, with {share} for trials"
         )
-    elif resources[1] < usable:
+    elif gpu_count < usable:
         todo = "start its nodes with --num-gpus, or without CUDA_VISIBLE_DEVICES"
         found = f"the cluster at {address} has {share}, though TensorFlow sees {usable} GPUs on this machine"
         yield Finding("ray", Severity.WARNING, found, todo)
@@ -235,7 +245,7 @@ def check_ray(
 
 
 def check_ray_folder(folder: str, fault: str) -> Iterator[Finding]:
-    """Report if a Ray that a sweep starts itself cannot store its files in ``folder``.
+    """Report, as a warning, if a Ray that a sweep starts itself cannot store its files in ``folder``.
 
     ``fault`` says why, as the end of a sentence about the folder; if it is "", nothing is yielded.
     """
@@ -247,8 +257,9 @@ def check_ray_folder(folder: str, fault: str) -> Iterator[Finding]:
 def check_node_pairs(pairs: tuple[NodePairResult, ...] | ProbeFailure) -> Iterator[Finding]:
     """Report whether a trial can have workers on several nodes, and the cost of summing between them.
 
-    ``pairs`` is the answer of `probe_node_pairs`. There is one finding for each pair, a warning below 100 MB/s, and one
-    about open ports; a single one if the probe failed or there are no pairs.
+    ``pairs`` is the answer of `probe_node_pairs`. There is one finding for each pair, an error if it failed and a
+    warning if it sums less than 100 MB/s, and then a note about open ports. There is a single finding if the probe
+    failed, which is an error, or if there are no pairs.
     """
     todo = (
         "let the nodes reach one another on all ports, and install the same versions on all of them"

@@ -65,6 +65,8 @@ def gather_gpus(run: Run) -> Nvidia:
 
     ``run`` runs a program, as `run_command` does. If there is no nvidia-smi or no GPU, the result is empty; if the
     query of GPUs fails, only `failure` is set. Processes, links and instances are empty if only their query fails.
+    Links are asked for only if there are several GPUs, instances only if MIG is on. What an older driver does not know
+    is None.
     """
     fields = list(FIELDS)
     while True:
@@ -79,53 +81,57 @@ def gather_gpus(run: Run) -> Nvidia:
         return Nvidia()
     if ran.code != 0:
         return Nvidia(failure=ran.reason)
+    # one line for each GPU, with the fields in their order
     gpus = tuple(
         _parse_gpu(dict(zip(fields, _split_cells(line), strict=True)))
         for line in _skip_empty_lines(ran.out)
     )
-    processes = run(
+    listed = run(
         ["nvidia-smi", f"--query-compute-apps={','.join(PROCESS_FIELDS)}", FORMAT], TIMEOUT_S
     )
-    has_mig = any(gpu.mig for gpu in gpus)
-    if has_mig:
-        listed = run(["nvidia-smi", "-L"], TIMEOUT_S)
-    else:
-        listed = None
+    processes: tuple[Process, ...] = ()
+    if listed.code == 0:
+        processes = tuple(map(_parse_process, _skip_empty_lines(listed.out)))
+    mig_devices: Mapping[str, int] = {}
+    if any(gpu.mig for gpu in gpus):
+        mig_devices = parse_mig_devices(run(["nvidia-smi", "-L"], TIMEOUT_S).out)
+    links: Mapping[tuple[int, int], str] = {}
     if len(gpus) > 1:
         topology = run(["nvidia-smi", "topo", "-m"], TIMEOUT_S)
-    else:
-        topology = None
-    return Nvidia(
-        gpus=gpus,
-        processes=tuple(map(_parse_process, _skip_empty_lines(processes.out)))
-        if processes.code == 0
-        else (),
-        links=parse_links(topology.out) if topology and topology.code == 0 else {},
-        mig_devices=parse_mig_devices(listed.out) if listed else {},
-    )
+        if topology.code == 0:
+            links = parse_links(topology.out)
+    return Nvidia(gpus=gpus, processes=processes, links=links, mig_devices=mig_devices)
 
 
 def parse_links(matrix: str) -> dict[tuple[int, int], str]:
-    """Return the link between each pair of GPUs, by their indices, lower one first.
+    """Return the link between each pair of GPUs, such as "NV18" or "SYS", by their indices, lower one first.
 
-    ``matrix`` is the output of ``nvidia-smi topo -m``. Returns {} if it has no matrix.
+    ``matrix`` is the output of ``nvidia-smi topo -m``, which has a row and a column for each GPU. Returns {} if it has
+    no matrix.
     """
     rows = iter([_ESCAPES.sub("", line).split() for line in matrix.splitlines()])
-    head = next((row for row in rows if "GPU0" in row), [])
+    column_names = next((row for row in rows if "GPU0" in row), [])
     links = {}
-    for row in rows:
-        if row and (a := _parse_gpu_number(row[0])) is not None:
-            # not strict: further columns follow those of GPUs, and the names of some have a space
-            for name, link in zip(head, row[1:], strict=False):
-                if (b := _parse_gpu_number(name)) is not None and a < b:
-                    links[a, b] = link
+    for row in rows:  # those after the names of the columns
+        if not row:
+            continue
+        a = _parse_gpu_number(row[0])
+        if a is None:  # the row of a network card, or of the legend
+            continue
+        # not strict: further columns follow those of GPUs, and the names of some have a space
+        for name, link in zip(column_names, row[1:], strict=False):
+            b = _parse_gpu_number(name)
+            if b is not None and a < b:
+                links[a, b] = link
     return links
 
 
 def list_visible_gpus(nvidia: Nvidia, setting: str | None) -> tuple[Gpu, ...]:
     """Return the GPUs that CUDA shows if CUDA_VISIBLE_DEVICES is ``setting``, in its order; None means not set.
 
-    All are returned if it is not set. Otherwise, the result ends before the first invalid entry.
+    All are returned if it is not set. Otherwise, the result ends before the first entry that names no GPU of
+    ``nvidia``, so it is () for an empty text. Entries are indices, beginnings of UUIDs, or MIG instances, which stand
+    for their GPU.
     """
     known = {gpu.index: gpu for gpu in nvidia.gpus}
     shown = visible({index: gpu.uuid for index, gpu in known.items()}, nvidia.mig_devices, setting)
@@ -170,6 +176,6 @@ def _parse_switch(cell: str) -> bool | None:
 
 
 def _parse_gpu_number(name: str) -> int | None:
-    """Return 3 for "GPU3"; None for other cells, such as network cards and legends."""
+    """Return the number of a GPU in a cell of a matrix, 3 for "GPU3"; None for cells of other devices and words."""
     number = re.fullmatch(r"GPU(\d+)", name)
     return int(number[1]) if number else None

@@ -80,10 +80,10 @@ class NodePairResult:
 
 
 def probe_tensorflow(run: Run, timeout_s: float) -> TensorFlow | ProbeFailure:
-    """Return the versions of TensorFlow and Keras, and the GPUs that TensorFlow can use.
+    """Return the versions of TensorFlow and Keras, and the GPUs that TensorFlow can use, as a new process finds them.
 
-    ``run`` runs a program, as `run_command` does. A `ProbeFailure` is returned, not raised, if the program fails, hangs
-    for more than ``timeout_s`` seconds or answers no JSON. This holds for all probes.
+    ``run`` runs a program, as `run_command` does. A `ProbeFailure` is returned, not raised, if the program fails, takes
+    more than ``timeout_s`` seconds or answers no JSON. This holds for all probes.
     """
     ran, answer = _run_probe(run, timeout_s, MODULE, "describe")
     if isinstance(answer, ProbeFailure):
@@ -113,7 +113,8 @@ def _read_capability(gpu: Mapping[str, Any]) -> tuple[int, int] | None:
 def probe_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeFailure:
     """Run computations on the device with this name in a process of its own, and return the results.
 
-    ``run`` starts the process (`run_command`), which must end within ``timeout_s`` seconds.
+    ``run`` starts the process (`run_command`). If it fails, or does not end within ``timeout_s`` seconds, a
+    `ProbeFailure` is returned.
     """
     ran, answer = _run_probe(run, timeout_s, MODULE, "device", name)
     if isinstance(answer, ProbeFailure):
@@ -132,8 +133,8 @@ def probe_training(
 ) -> CollectiveResult | ProbeFailure:
     """Train on ``count`` GPUs together, in a process of its own, and return the results.
 
-    ``run`` starts the process (`run_command`), which must end within ``timeout_s`` seconds. With ``simulated``, logical
-    CPU devices stand in for the GPUs.
+    ``run`` starts the process (`run_command`). If it fails, or does not end within ``timeout_s`` seconds, a
+    `ProbeFailure` is returned. With ``simulated``, logical CPU devices stand in for the GPUs.
     """
     _, answer = _run_probe(
         run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else [])
@@ -146,7 +147,8 @@ def probe_training(
 def probe_memory_share(run: Run, timeout_s: float) -> MemoryShareResult | ProbeFailure:
     """Return whether a process that may use a quarter of the first GPU's memory is kept within it.
 
-    ``run`` starts the process (`run_command`), which must end within ``timeout_s`` seconds.
+    ``run`` starts the process (`run_command`). If it fails, or does not end within ``timeout_s`` seconds, a
+    `ProbeFailure` is returned.
     """
     _, answer = _run_probe(run, timeout_s, MODULE, "share")
     if isinstance(answer, ProbeFailure):
@@ -173,6 +175,7 @@ def probe_cluster(run: Run, timeout_s: float, address: str) -> Resources | Probe
     another authentication token, the failure has advice.
     """
     ran, answer = _run_probe(run, timeout_s, CLUSTER_MODULE, address)
+    # Ray writes the name of its error to standard error
     if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
         found = "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"
         return ProbeFailure(
@@ -190,17 +193,17 @@ def probe_node_pairs(
     """Let pairs of nodes of a cluster compute a sum together; return the results, () if it has only one node.
 
     ``run`` starts the process that does this (`run_command`). Each pair must finish within ``timeout_s`` seconds; a
-    pair that fails has a result with the reason. If not all finish within ``most_s`` seconds, a `ProbeFailure` is
-    returned.
+    pair that fails has a result with the reason. If the process fails, or not all pairs finish within ``most_s``
+    seconds, a `ProbeFailure` is returned.
     """
     _, answer = _run_probe(run, most_s, CLUSTER_MODULE, address, f"{timeout_s:g}")
     if isinstance(answer, ProbeFailure):
         return answer
-    met = []
+    results = []
     for pair in answer["pairs"]:
-        ran = [CommandResult(*one) for one in pair["ran"]]
-        met.append(_parse_node_pair(pair["nodes"], ran))
-    return tuple(met)
+        ran = [CommandResult(*one) for one in pair["ran"]]  # one for each of the two nodes
+        results.append(_parse_node_pair(pair["nodes"], ran))
+    return tuple(results)
 
 
 def _parse_node_pair(nodes: list[str], ran: list[CommandResult]) -> NodePairResult:
@@ -208,6 +211,7 @@ def _parse_node_pair(nodes: list[str], ran: list[CommandResult]) -> NodePairResu
     for node, one in zip(nodes, ran, strict=True):
         if one.code != 0:
             return NodePairResult(both, failure=f"on {node}: {one.reason}")
+    # the program on the first node prints the measurements, in the last line
     try:
         found = json.loads(ran[0].out.strip().splitlines()[-1])
         return NodePairResult(both, found["latency_s"], found["bytes_per_s"])
@@ -218,6 +222,11 @@ def _parse_node_pair(nodes: list[str], ran: list[CommandResult]) -> NodePairResu
 def _run_probe(
     run: Run, timeout_s: float, module: str, *arguments: str
 ) -> tuple[CommandResult, Any]:
+    """Run a module as a program; return its result, and its answer: the JSON in the last line of its output.
+
+    The answer is a `ProbeFailure` with the reason if the program fails, does not end within ``timeout_s`` seconds,
+    prints nothing, or no JSON in that line.
+    """
     ran = run([sys.executable, "-m", module, *arguments], timeout_s)
     lines = ran.out.strip().splitlines()
     if ran.code != 0 or not lines:

@@ -26,7 +26,11 @@ class CommandResult:
 
     @property
     def reason(self) -> str:
-        """Why the program gave no answer, in one line: how it ended, in which step, and its last relevant output."""
+        """Why the program gave no answer, in one line: how it ended, in which step, and its last relevant output.
+
+        The step is what the last line after ``probe: `` names, if there is one. The relevant output is the last line
+        with a word such as "error" or, without one, the last line. Times and source files of log lines are left out.
+        """
         if self.code is None:
             how = "no answer in time"
         elif self.code < 0:
@@ -37,25 +41,28 @@ class CommandResult:
         for line in f"{self.out}\n{self.err}".splitlines():
             if line.strip():
                 lines.append(_PREFIX.sub("", line).strip())
+        # a probe prints a line when it begins a step; all other lines are output of the program
         steps = []
         for line in lines:
             if line.startswith("probe: "):
                 steps.append(line.removeprefix("probe: "))
+        if steps:
+            how += f" during {steps[-1]}"
         telling = [
             line for line in lines if _TELLING.search(line) and not line.startswith("probe: ")
         ]
-        words = telling[-1:] or lines[-1:]
-        if words and words[0].startswith("probe: "):  # the step, which is named in any case
-            said = []
-        else:
-            said = words
-        return "; ".join([how + (f" during {steps[-1]}" if steps else ""), *said])
+        if telling:
+            return f"{how}; {telling[-1]}"
+        # the last line is not repeated if it is that of the step, which is named already
+        if lines and not lines[-1].startswith("probe: "):
+            return f"{how}; {lines[-1]}"
+        return how
 
     def logged(self, pattern: str) -> str | None:
         """Return the last line of the log that matches a pattern, without time, process and source file.
 
-        The log is the program's standard error. ``pattern`` is a regular expression, in which case does not matter.
-        Returns None if no line matches.
+        The log is the program's standard error. ``pattern`` is a regular expression that may match anywhere in a line,
+        and in which case does not matter. Returns None if no line matches.
         """
         lines = []
         for line in self.err.splitlines():
@@ -73,8 +80,9 @@ Run: TypeAlias = Callable[[Sequence[str], float], CommandResult]
 def run_command(command: Sequence[str], timeout_s: float) -> CommandResult:
     """Run a program and return its result; after ``timeout_s`` seconds, kill it with all processes that it has started.
 
-    The code is then None, and the result has the output up to then. A program that cannot be started raises no error:
-    the code is `MISSING` (127) if it does not exist, otherwise 126.
+    The code is then None, and the result has the output up to then, or none if the program does not even end within
+    5 more seconds. A program that cannot be started raises no error: the code is `MISSING` (127) if it does not exist,
+    otherwise 126. The program has this process's environment, with all messages of TensorFlow's log.
     """
     # TensorFlow's log explains why it sees no GPU
     environment = {
