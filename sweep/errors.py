@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from sweep.author_code import get_package_name, is_author_file
 from sweep.text import counted, printable, shortened
@@ -337,13 +337,18 @@ class _Folded(traceback.StackSummary):
                 found.append(frame)
         return found
 
-    def format_frame_summary(self, frame_summary: traceback.FrameSummary) -> str:
-        """Format one frame; a frame that stands for several library frames becomes ``... 5 frames of keras``."""
+    def format_frame_summary(self, frame_summary: traceback.FrameSummary, **options: Any) -> str:
+        """Return the text of one frame, which ends with a line feed; Python's `traceback` calls this for each frame.
+
+        A frame that stands for several library frames becomes ``... 5 frames of keras``. ``options`` are those that
+        `traceback` adds from Python 3.13 on, such as ``colorize``.
+        """
         if frame_summary.name == _FOLDED:
-            return (
-                f"  ... {counted(frame_summary.lineno or 0, 'frame')} of {frame_summary.filename}\n"
-            )
-        return super().format_frame_summary(frame_summary)
+            # `fold` has put the packages and the number of frames in place of the file and the line
+            packages = frame_summary.filename
+            count = frame_summary.lineno or 0
+            return f"  ... {counted(count, 'frame')} of {packages}\n"
+        return super().format_frame_summary(frame_summary, **options)
 
 
 _FOLDED = "..."

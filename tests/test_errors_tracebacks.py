@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sysconfig
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,25 @@ def test_frames_of_others_are_one_line() -> None:
     assert '    return json.loads("[1,")' in told
     assert told[0] == "Traceback (most recent call last):"
     assert told[-1].startswith("json.decoder.JSONDecodeError: Expecting value")
+
+
+def test_frames_are_folded_by_newer_versions_of_python_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    format_frame = traceback.StackSummary.format_frame_summary
+
+    # as from Python 3.13 on, where a frame is told whether to be coloured
+    def format_frame_summary(
+        stack: traceback.StackSummary, frame: traceback.FrameSummary, *, colorize: bool = False
+    ) -> str:
+        return format_frame(stack, frame)
+
+    def format_stack(stack: traceback.StackSummary, **options: bool) -> list[str]:
+        return [stack.format_frame_summary(frame, colorize=False) for frame in stack]  # type: ignore[call-arg]
+
+    monkeypatch.setattr(traceback.StackSummary, "format_frame_summary", format_frame_summary)
+    monkeypatch.setattr(traceback.StackSummary, "format", format_stack)
+    told = errors.folded_traceback(raised(in_a_library)).splitlines()
+    assert [line for line in told if line.startswith("  ...")] == ["  ... 3 frames of json"]
+    assert '    return json.loads("[1,")' in told
 
 
 def test_without_a_line_of_the_author_s_all_frames_are_kept(
