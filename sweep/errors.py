@@ -96,9 +96,10 @@ class RefusedError(InputError):
 
 
 def refuse(problems: Iterable[Problem], error: type[InputError] = InputError) -> None:
-    """Raise ``error`` with ``problems``, equal ones listed once; do nothing if there are none."""
-    if found := dict.fromkeys(problems):
-        raise error(found)
+    """Raise an error of the class ``error`` with ``problems``, equal ones listed once; do nothing if there are none."""
+    distinct = dict.fromkeys(problems)
+    if distinct:
+        raise error(distinct)
 
 
 class TrainableError(SweepError):
@@ -134,23 +135,27 @@ class WorkerLost(BaseException):
 
 
 def first_line(error: BaseException | str, length: int = 300) -> str:
-    """Return the first line of a message, cut to ``length`` characters; of an error without a message, its type.
+    """Return the first line of a message that is not empty; of an error without a message, the name of its type.
 
-    For an empty text, return "". Escape sequences are removed and control characters escaped.
+    For an empty text, return "". Escape sequences are removed and control characters escaped. A line of more than
+    ``length`` characters is cut and ends in ``...``.
     """
     return shortened(_split_message(error)[0], length)
 
 
 def last_line(error: BaseException) -> str:
-    """Return the last line of an error's message, cut to 300 characters; the error's type if there is no message.
+    """Return the last line of an error's message that is not empty; the name of its type if there is no message.
 
-    In errors of remote processes, the last line states the cause.
+    In errors of remote processes, the last line states the cause. It is made printable, and cut to 300 characters.
     """
     return shortened(_split_message(error)[-1])
 
 
 def in_short(error: BaseException) -> str:
-    """Return an error's type and first line, as ``ValueError: no such file``; only the type if it has no message."""
+    """Return an error's type and first line, as ``ValueError: no such file``; only the type if it has no message.
+
+    The line is cut to 300 characters, as `first_line` does.
+    """
     kind = type(error).__name__
     if str(error).strip():
         return f"{kind}: {first_line(error)}"
@@ -158,7 +163,10 @@ def in_short(error: BaseException) -> str:
 
 
 def _split_message(error: BaseException | str) -> list[str]:
-    """Return the printable lines of an error's message; if empty, one item: the error's type, or "" for a text."""
+    """Return the printable lines of a message, without empty ones at its beginning and end.
+
+    Of an empty message, return one item: the name of the error's type, or "" if ``error`` is a text.
+    """
     lines = printable(str(error)).strip().splitlines()
     return lines or ["" if isinstance(error, str) else type(error).__name__]
 
@@ -176,9 +184,9 @@ def reason_of(error: BaseException) -> str:
     """Return an error in one line, such as ``ValueError: models.py:12 in loss: no such file``.
 
     That is its type, the author's line that raised it, if there is one, and the cause; errors of sweep's own have no
-    such line. What follows the type is cut to 300 characters. Keras and TensorFlow wrap the cause in sentences such as
-    "Exception encountered when calling Dense.call()."; the cause is extracted from them. Only the type is returned if
-    neither a line nor a cause is known.
+    such line. The cause is a line of the message, made printable; Keras and TensorFlow wrap it in sentences such as
+    "Exception encountered when calling Dense.call().", which are left out. What follows the type is cut to 300
+    characters. Only the type is returned if neither a line nor a cause is known.
     """
     kind = type(error).__name__
     description = describe_without_type(error)
@@ -193,46 +201,53 @@ def describe_without_type(error: BaseException) -> str:
     The text is "" if nothing but the type is known.
     """
     cause = _find_cause(printable(str(error)).strip(), type(error).__name__)
-    # its message already says what to change
-    is_own = type(error).__module__.startswith(("sweep.", "trainables."))
-    place = None if is_own else where_raised(error)
+    is_of_sweep = type(error).__module__.startswith(("sweep.", "trainables."))
+    if is_of_sweep:  # its message already says what to change
+        place = None
+    else:
+        place = where_raised(error)
     return shortened(": ".join(part for part in (place, cause) if part))
 
 
 def where_raised(error: BaseException) -> str | None:
-    """Return the author's line nearest to the origin of an error, such as ``models.py:12 in loss``, or None.
+    """Return the author's line nearest to the origin of an error, such as ``models.py:12 in loss``.
 
-    Lines in the error's message, as TensorFlow writes them, take precedence over its traceback.
+    Lines in the error's message, as TensorFlow writes them, take precedence over its traceback; the errors that have
+    caused it are not searched. Return None if no line is in a file of the author's.
     """
-    own = []
+    author_calls = []  # (file, line, function)
     for match in _NAMED.finditer(str(error)):
         if is_author_file(match["file"]):
-            own.append((match["file"], int(match["line"]), match["function"]))
-    if not own:
+            author_calls.append((match["file"], int(match["line"]), match["function"]))
+    if not author_calls:
         for frame, line in traceback.walk_tb(error.__traceback__):
             if is_author_file(frame.f_code.co_filename):
-                own.append((frame.f_code.co_filename, line, frame.f_code.co_name))
-    if not own:
+                author_calls.append((frame.f_code.co_filename, line, frame.f_code.co_name))
+    if not author_calls:
         return None
-    file, line, function = own[-1]  # both lists end with the innermost call
+    # the innermost call, with which both the message and the traceback end
+    file, line, function = author_calls[-1]
     return f"{Path(file).name}:{line} in {function}"
 
 
 def folded_traceback(error: BaseException) -> str:
     """Return the traceback of an error and its causes, with each run of library frames folded into one line.
 
-    An error in this chain keeps all its frames if none is the author's. From the message of a graph execution error,
-    the library frames that TensorFlow lists are folded in any case. Nothing is folded if the environment variable
-    ``SWEEP_FULL_TRACEBACKS`` is set.
+    An error in this chain keeps all its frames if none is the author's. In the message of a graph execution error, the
+    library frames that TensorFlow lists are folded in any case, and the values of labels left out. Nothing is folded
+    if the environment variable ``SWEEP_FULL_TRACEBACKS`` is set and not empty. ``error`` itself is not changed.
     """
     summary = traceback.TracebackException.from_exception(error)
-    for chained in () if os.environ.get(WHOLE) else _list_chained_errors(summary):
+    if os.environ.get(WHOLE):
+        return printable("".join(summary.format()))
+    chained_errors = list(_list_chained_errors(summary))
+    for chained in chained_errors:
         # otherwise no line of code would be left
         if any(is_author_file(frame.filename) for frame in chained.stack):
             chained.stack = _Folded.fold(chained.stack)
     text = "".join(summary.format())
-    for message in () if os.environ.get(WHOLE) else map(str, _list_chained_errors(summary)):
-        # frames are part of the message, so they are not in the stack
+    for message in map(str, chained_errors):
+        # its frames are part of the message, so they are not in the stack
         if message.startswith(_GRAPH):
             text = text.replace(message, _remove_library_frames(message))
     return printable(text)
@@ -241,38 +256,33 @@ def folded_traceback(error: BaseException) -> str:
 def _find_cause(text: str, kind: str) -> str:
     """Return the line of the message ``text`` that states the cause, without what Keras and TensorFlow add.
 
-    ``kind`` is the name of the error's type. Return "" for an empty message.
+    That is the first line of a message to which they have added nothing; a cause within a layer's call begins with the
+    name of the layer. ``kind`` is the name of the error's type. Return "" for an empty message.
     """
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     first = lines[0].strip()
     # frames of the traced code follow, and then the error itself as "TYPE: message"
     if first == _USER_CODE:
         starts = [i for i, line in enumerate(lines) if line.lstrip().startswith(f"{kind}: ")]
-        if starts:
-            # its message may begin with a sentence of Keras or TensorFlow in turn
-            return _find_cause(
-                "\n".join(lines[starts[-1] :]).strip().removeprefix(f"{kind}: "), kind
-            )
-        return lines[-1].strip()
+        if not starts:
+            return lines[-1].strip()
+        message = "\n".join(lines[starts[-1] :]).strip().removeprefix(f"{kind}: ")
+        return _find_cause(message, kind)  # it may begin with a sentence of Keras in turn
     if first == _GRAPH:  # frames of the graph's nodes follow, and then the cause
-        plain = [
-            line
-            for line in lines[1:]
-            if not line.startswith((" ", "\t", "Detected at node", "<stack traces"))
-        ]
-        if plain:
-            return plain[0].strip().partition(_VALUES)[0]
+        for line in lines[1:]:
+            is_of_frame = line.startswith((" ", "\t", "Detected at node", "<stack traces"))
+            if not is_of_frame:
+                return line.strip().partition(_VALUES)[0]
         return first
-    if found := _CALLING.match(first):
-        following_lines = text.partition("Arguments received by")[0].splitlines()[1:]
-        causes = [line.strip() for line in following_lines if line.strip()]
-        if causes:  # otherwise Keras has written only its sentence and the arguments
-            # The cause is the last paragraph: Keras puts advice before it.
-            paragraphs = [
-                part.strip() for part in "\n".join(following_lines).split("\n\n") if part.strip()
-            ]
-            return f"{found[1]}: {_find_cause(paragraphs[-1], kind)}"
-    return first
+    calling = _CALLING.match(first)
+    if calling is None:
+        return first
+    # a sentence of Keras about the layer, advice, the cause as the last paragraph, and the arguments of the call
+    following_lines = text.partition("Arguments received by")[0].splitlines()[1:]
+    paragraphs = [part.strip() for part in "\n".join(following_lines).split("\n\n") if part.strip()]
+    if not paragraphs:  # Keras has written only its sentence and the arguments
+        return first
+    return f"{calling[1]}: {_find_cause(paragraphs[-1], kind)}"
 
 
 def _remove_library_frames(message: str) -> str:
@@ -281,18 +291,15 @@ def _remove_library_frames(message: str) -> str:
     The label values that TensorFlow appends to a line are removed, too.
     """
     lines = list[str]()
-    hidden = 0
+    hidden = 0  # number of library frames since the last line that was kept
     for line in [*message.split("\n"), None]:  # None ends the last run of frames
-        if line is None:
-            named = None
-        else:
-            named = _NAMED.match(line)
-        # the empty line after a hidden frame is left out, too
-        if line is not None and (
-            (named and not is_author_file(named["file"])) or (hidden and not line.strip())
-        ):
-            hidden += bool(named)
-            continue
+        if line is not None:
+            frame = _NAMED.match(line)
+            if frame and not is_author_file(frame["file"]):
+                hidden += 1
+                continue
+            if hidden and not line.strip():  # the empty line after a hidden frame
+                continue
         if hidden:
             lines.append(f"  ... {counted(hidden, 'frame')}")
             hidden = 0
@@ -304,12 +311,19 @@ def _remove_library_frames(message: str) -> str:
 def _list_chained_errors(
     told: traceback.TracebackException,
 ) -> Iterator[traceback.TracebackException]:
-    """Yield an error and then, one after another, the errors that caused it, as far as a traceback shows them."""
+    """Yield the error ``told`` and then, one after another, the errors that caused it and that a traceback shows.
+
+    An error that was being handled when another was raised counts as its cause, unless ``from None`` hides it.
+    """
     one: traceback.TracebackException | None = told
     while one is not None:
         yield one
-        # as Python prints them: `raise ... from None` hides the error that was being handled
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+        if one.__cause__ is not None:
+            one = one.__cause__
+        elif one.__suppress_context__:  # by `raise ... from None`
+            one = None
+        else:
+            one = one.__context__
 
 
 class _Folded(traceback.StackSummary):
@@ -317,19 +331,22 @@ class _Folded(traceback.StackSummary):
 
     @classmethod
     def fold(cls, stack: traceback.StackSummary) -> _Folded:
-        """Return the frames of a stack with each run of library frames replaced by one, which names their packages."""
+        """Return the frames of a stack with each run of library frames replaced by one, which names their packages.
+
+        Frames in files of the author's are kept. ``stack`` is not changed.
+        """
         found = cls()
-        hidden = list[traceback.FrameSummary]()
+        hidden = list[traceback.FrameSummary]()  # the library frames since the last one that was kept
         for frame in [*stack, None]:  # None ends the last run of library frames
             if frame is not None and not is_author_file(frame.filename):
                 hidden.append(frame)
                 continue
             if hidden:
-                names = dict.fromkeys(get_package_name(one.filename) for one in hidden)
+                packages = dict.fromkeys(get_package_name(one.filename) for one in hidden)
                 # in place of a file name and a line number: the packages, and how many frames are hidden
                 found.append(
                     traceback.FrameSummary(
-                        ", ".join(names), len(hidden), _FOLDED, lookup_line=False
+                        ", ".join(packages), len(hidden), _FOLDED, lookup_line=False
                     )
                 )
                 hidden = []

@@ -39,7 +39,10 @@ STEERED_COLUMNS = ("space_version", "enqueued_by", "starred", "note")
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether ``value`` is a finite number that a float can hold; booleans are not."""
+    """Return whether ``value`` is a finite int or float that a float can hold; booleans are not.
+
+    Of NumPy's numbers, only a float64 is one, because its class is derived from float.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
@@ -49,9 +52,9 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def as_floats(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the values, numbers of any type, as floats by the same names.
+    """Return a new mapping with the values, numbers of any type, as floats by the same names.
 
-    Raises ValueError naming the first one that is too large for a float.
+    NaN and infinities stay. Raises ValueError naming the first one that is too large for a float.
     """
     floats = {}
     for name, value in values.items():
@@ -67,7 +70,7 @@ def as_floats(values: Mapping[str, float]) -> dict[str, float]:
 def trial_epochs(params: Params, epochs: int) -> int:
     """Return the epochs that a trial trains: its parameter ``epochs`` if it has one, else the sweep's ``epochs``.
 
-    Raises TypeError if the parameter is not an int, such as 2.0 or None.
+    Raises TypeError if the parameter is there and no int, such as 2.0 or None.
     """
     given = params.get("epochs", epochs)
     if not isinstance(given, int):
@@ -80,7 +83,10 @@ NULL_PARAMS = "null_params"
 
 
 def names_of_nulls(params: Params) -> str | None:
-    """Return the names of the null parameters as a JSON list, for the column `NULL_PARAMS`; None if there are none."""
+    """Return the names of the parameters that are None as a JSON list, such as ``["decay"]``; None if there are none.
+
+    They are in the order of ``params``, for the column `NULL_PARAMS` of the table of trials.
+    """
     names = []
     for name, value in params.items():
         if value is None:
@@ -400,7 +406,9 @@ class NotJson(StoreError):
 
 
 def encode(event: Event) -> bytes:
-    """Return an event as a line of the log, including the line feed.
+    """Return an event as a line of the log: JSON in ASCII, including the line feed.
+
+    Fields with their default value are left out.
 
     Raises:
         StoreError: if JSON would lose or change a value, or if the line could not be read back.
@@ -419,14 +427,14 @@ def encode(event: Event) -> bytes:
 
 
 def decode(line: bytes) -> Event:
-    """Return the event in a line of the log.
+    """Return the event in a line of the log, which may end with a line feed.
 
     Raises:
-        NotJson: if the line is damaged.
+        NotJson: if the line is damaged: no standard JSON in ASCII.
         StoreError: if the line is valid JSON but no event that this version knows, or begins a session in a format
             that this version cannot read.
     """
-    # nearly all lines: no text in them has to be converted back
+    # The fast way, for nearly all lines: there is no text such as "nan" that has to be converted back to a number.
     if b'nan"' not in line and b'inf"' not in line and line.isascii():
         # half a surrogate pair, a huge number or a damaged line: the slower way below tells them apart
         with suppress(ValueError, RecursionError):
@@ -452,10 +460,11 @@ def decode(line: bytes) -> Event:
 
 
 def convert_to_json_types(value: object) -> object:
-    """Return ``value`` as standard JSON types: mappings as dicts, NaN and infinities as strings.
+    """Return ``value`` as standard JSON types, at any depth: mappings as dicts, NaN and infinities as strings.
 
-    A string that would be read as one of these gets a backslash in front. Raises TypeError for values that JSON would
-    lose or change, such as tuples, NumPy numbers and keys that are not strings.
+    A string that would be read as one of these gets a backslash in front. Lists and mappings are copied. Raises
+    TypeError for values that JSON would lose or change, such as tuples, NumPy numbers, members of an enumeration and
+    keys that are not strings: except for mappings, the type must be exactly one of JSON's.
     """
     # `type` rather than `isinstance`: NumPy's float64 is a float, too, and would be read back as another type
     if type(value) is float:
@@ -474,7 +483,10 @@ def convert_to_json_types(value: object) -> object:
 
 
 def convert_from_json_types(value: object) -> object:
-    """Return the value that `convert_to_json_types` has converted to ``value``, with mappings as dicts."""
+    """Return the value that `convert_to_json_types` has converted to ``value``, with mappings as dicts.
+
+    The texts "nan", "inf" and "-inf" become floats, at any depth, and a backslash in front of such a text is removed.
+    """
     if isinstance(value, str):
         if value in _NON_FINITE:
             return float(value)
@@ -489,12 +501,15 @@ def convert_from_json_types(value: object) -> object:
 
 
 def _looks_non_finite(text: str) -> bool:
-    """Return whether a text is "nan", "inf" or "-inf", or one of them with backslashes in front."""
+    """Return whether a text is "nan", "inf" or "-inf", or one of them with any number of backslashes in front."""
     return text.lstrip("\\") in _NON_FINITE
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    """Raise ValueError, as ``NaN`` and ``Infinity`` are not JSON, although Python's decoder accepts them."""
+    """Raise ValueError for ``NaN``, ``Infinity`` or ``-Infinity``, which are not JSON.
+
+    Python's decoder calls this for each of them, and would accept them otherwise.
+    """
     raise ValueError(f"{constant} is not standard JSON")
 
 
@@ -518,7 +533,8 @@ def _check_format(number: object, version: object) -> None:
 def _describe_validation_error(error: msgspec.ValidationError) -> str:
     """Return a validation error of msgspec in words, such as ``time: is of type str, expected float``.
 
-    The message of msgspec is "Expected `float`, got `str` - at `$.time`".
+    The message of msgspec is "Expected `float`, got `str` - at `$.time`". The path of the field is left out if the
+    message has none.
     """
     fault, _, place = str(error).replace("`", "").partition(" - at $.")
     fault = re.sub(r"^Expected (.+), got (.+)$", r"is of type \2, expected \1", fault)
@@ -526,7 +542,10 @@ def _describe_validation_error(error: msgspec.ValidationError) -> str:
 
 
 def _refuse_type(value: object, expected: str) -> NoReturn:
-    """Raise TypeError: JSON would lose or change a value of this type. ``expected`` names the types it may have."""
+    """Raise TypeError, because JSON would lose or change a value of this type.
+
+    The message has the value, cut to 80 characters, its type, and ``expected``, which names the types it may have.
+    """
     kind = type(value)
     if kind.__module__ == "builtins":
         name = kind.__name__
@@ -540,7 +559,7 @@ def _refuse_type(value: object, expected: str) -> NoReturn:
 
 
 def _check_text(value: object) -> str:
-    """Return ``value``; raise TypeError if it is not a string."""
+    """Return ``value``, a key of a mapping; raise TypeError if its type is not exactly `str`."""
     if type(value) is str:
         return value
     return _refuse_type(value, "str")
@@ -572,7 +591,10 @@ def _collect_fields(source: Record | Facts | Inputs) -> dict[str, object]:
 
 
 def _collect_defaults(cls: type[msgspec.Struct]) -> dict[str, object]:
-    """Return the default of each field by its name; for required fields a marker that equals no value."""
+    """Return the default of each field by its name; for required fields msgspec's marker, which equals no value.
+
+    Of fields with a default factory, it is a value that the factory has returned.
+    """
     defaults: dict[str, object] = {}
     for struct_field in msgspec.structs.fields(cls):
         if struct_field.default_factory is msgspec.NODEFAULT:

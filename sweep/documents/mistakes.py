@@ -32,7 +32,11 @@ class ErrorDocument:
 
 
 def describe_problems(problems: Iterable[Problem]) -> tuple[Mistake, ...]:
-    """Return the mistakes that an `InputError` lists, in their order, with unprintable characters escaped."""
+    """Return the mistakes that an `InputError` lists in its ``problems``, in their order; () if there are none.
+
+    What is there and what was expected are the parts of `Problem.what` around ", expected". Escape sequences are
+    removed, and unprintable characters escaped.
+    """
     mistakes = []
     for problem in problems:
         texts = (problem.where, problem.found, problem.expected, problem.hint)
@@ -41,9 +45,9 @@ def describe_problems(problems: Iterable[Problem]) -> tuple[Mistake, ...]:
 
 
 def describe_error(error: SweepError) -> ErrorDocument:
-    """Return the document of an error of sweep.
+    """Return the document of an error of sweep, with the exit code of the command that it ends.
 
-    It has all mistakes of an `InputError`, or the message of any other error as one mistake.
+    It has all mistakes of an `InputError`, or the whole message of any other error as one mistake without a place.
     """
     if isinstance(error, InputError):
         mistakes = describe_problems(error.problems)
@@ -55,10 +59,12 @@ def describe_error(error: SweepError) -> ErrorDocument:
 def describe_usage_error(error: click.UsageError) -> ErrorDocument:
     """Return the document of a command line that click refuses, such as one with an unknown option.
 
-    It has one mistake, with the name of the option or argument if click gives it, and a hint.
+    It has one mistake, with the name of the option or argument if click gives it. The hint is the most similar options
+    for an unknown one, otherwise how to see the command's help, or "" if the command is not known either.
     """
-    where, hint = "", ""
-    if error.ctx is not None:
+    where = ""
+    hint = ""
+    if error.ctx is not None:  # the command is known
         hint = f"see {error.ctx.command_path} --help"
     if isinstance(error, click.NoSuchOption):
         where = error.option_name

@@ -81,20 +81,26 @@ NAMES = ("file", *SHAPES)
 
 
 def find_schema(name: str) -> Json:
-    """Return the schema with this name of `NAMES`. Raises `UnknownNameError` if there is none."""
+    """Return the schema with this name: of a command's document, of ``error``, of ``event`` or of a sweep ``file``.
+
+    Raises `UnknownNameError` if ``name`` is none of `NAMES`.
+    """
     if name == "file":
         return spec.json_schema()
     if name not in SHAPES:
         hint = did_you_mean(name, NAMES) or f"there are {', '.join(NAMES)}"
         raise UnknownNameError.one(name, "no schema has this name", hint)
-    return make_schema(
-        f"sweep {name} --json" if name not in ("error", "event") else f"sweep {name}", SHAPES[name]
-    )
+    if name in ("error", "event"):  # all others are names of commands
+        title = f"sweep {name}"
+    else:
+        title = f"sweep {name} --json"
+    return make_schema(title, SHAPES[name])
 
 
 def make_schema(title: str, kind: Any) -> Json:
-    """Return the schema of a type with ``title``, and with the classes that the type is made of under ``$defs``.
+    """Return the whole schema of a type, with ``title``, and with the classes that the type is made of under ``$defs``.
 
+    ``kind`` is a class of a document, or a type made of such classes and plain types, such as a union or a tuple.
     Raises TypeError if a type has no schema.
     """
     definitions: dict[str, Json] = {}
@@ -105,14 +111,16 @@ def make_schema(title: str, kind: Any) -> Json:
 def _make_schema(kind: Any, definitions: dict[str, Json]) -> Json:
     """Return the schema of a type; add the schemas of classes in it to ``definitions``, by their names.
 
-    The schema of a class is only a reference to its definition.
+    The schema of a class, and of a float, is only a reference to its definition; a class that ``definitions`` already
+    has is not described again. Raises TypeError if a type has no schema.
     """
     if kind is float:
         definitions["number"] = NUMBER
         return {"$ref": "#/$defs/number"}
     if kind in PLAIN:
         return PLAIN[kind]
-    if isinstance(kind, typing.ForwardRef):  # `Value` within itself
+    # `Value` within itself, which is a name there and not a type; {} allows everything
+    if isinstance(kind, typing.ForwardRef):
         return {}
     if isinstance(kind, type) and issubclass(kind, Enum):
         return {"enum": [member.value for member in kind]}
@@ -125,6 +133,7 @@ def _make_schema(kind: Any, definitions: dict[str, Json]) -> Json:
 
 
 def _describe_generic(kind: Any, definitions: dict[str, Json]) -> Json:
+    # of ``tuple[int, str]``, the origin is ``tuple``, and the parts are the types in brackets
     origin = get_origin(kind)
     parts = get_args(kind)
     if origin is Literal:
@@ -156,8 +165,9 @@ def _is_record(kind: Any) -> bool:
 def _describe_record(kind: type, definitions: dict[str, Json]) -> Json:
     """Return the schema of a class whose fields are the keys of an object; further keys are allowed.
 
-    The schemas of classes in its fields are added to ``definitions``. Fields with a default are optional only in lines
-    of a log.
+    Its description is the first line of the class's docstring. The schemas of classes in its fields are added to
+    ``definitions``. All keys are required, except, in the classes of a log's lines, those with a default. An event also
+    has the required key ``event``, its name.
     """
     hints = get_type_hints(kind, localns=IMPORTED_LATE)
     properties: dict[str, Json] = {}
@@ -176,9 +186,10 @@ def _describe_record(kind: type, definitions: dict[str, Json]) -> Json:
 
 
 def _list_keys(kind: Any) -> list[tuple[str, str, bool]]:
-    """Return, for each field of a class, the key, the name of the attribute, and whether there is a default.
+    """Return, for each field of a class, the key in JSON, the name of the attribute, and whether there is a default.
 
-    ``kind`` is a class of msgspec or a dataclass. A default factory of a dataclass does not count as a default.
+    ``kind`` is a class of msgspec, whose fields may have other names in JSON, or a dataclass. A default factory of a
+    dataclass does not count as a default.
     """
     if issubclass(kind, msgspec.Struct):
         found = []

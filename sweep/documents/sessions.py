@@ -11,19 +11,25 @@ from sweep.runner import Outcome
 
 
 def describe_outcome(outcome: Outcome, sweep: Sweep) -> SessionDocument:
-    """Return the document of a session that has ended; ``sweep`` is its sweep, read after the end."""
+    """Return the document of a session that has ended; ``sweep`` is its sweep, read after the end.
+
+    The exit code in it is that of an interruption if the session was interrupted, otherwise 1 if no trial of the sweep
+    has completed, and 0 if one has. ``error`` also has a problem that did not change the code (`Outcome.fault`).
+    """
     folder = outcome.folder
     ranked = ranking.rank([sweep])
-    objectives = sweep.objectives
+    if ranked.best:
+        answer = verdict.summarize_ranking(ranked, addresses={sweep.name: folder.address})
+    else:  # no trial has completed
+        answer = ""
+    objectives = sweep.objectives  # (name, goal) of each
     return SessionDocument(
         sweep=folder.name,
         results=folder.place,
         completed=outcome.completed,
         stopped=outcome.stopped,
         interrupted=outcome.interrupted,
-        answer=verdict.summarize_ranking(ranked, addresses={sweep.name: folder.address})
-        if ranked.best
-        else "",
+        answer=answer,
         metric=objectives[0][0] if objectives else None,
         best=ranked.best,
         to_resume=folder.to_resume,

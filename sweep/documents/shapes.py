@@ -43,7 +43,8 @@ Extended = TypeVar("Extended", bound=Document)
 def extend(kind: type[Extended], base: object, **more: Any) -> Extended:
     """Return a document of class ``kind`` with the fields of ``base`` and further ones, given in ``more``.
 
-    ``kind`` must be derived from the class of ``base``. Raises TypeError if a field is given twice or missing.
+    ``base`` is an instance of a dataclass from which ``kind`` is derived. Raises TypeError if a field is given twice or
+    missing.
     """
     known: dict[str, Any] = {field.name: getattr(base, field.name) for field in fields(base)}  # type: ignore[arg-type]  # a dataclass
     return kind(**known, **more)
@@ -205,7 +206,10 @@ class ChangedKey:
 
 
 def describe_difference(difference: Difference) -> ChangedKey:
-    """Return a changed key in the form that documents have."""
+    """Return a changed key of a sweep file, with its earlier and its new value, in the form that documents have.
+
+    The key is the path with dots that ``--set`` takes; a value is None if the key was or is missing.
+    """
     return ChangedKey(key=difference.path, before=difference.before, after=difference.after)
 
 

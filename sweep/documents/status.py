@@ -16,20 +16,23 @@ from sweep.store.log import is_steered
 def describe_status(sweep: StoredSweep, *, with_trials: bool = False) -> StatusDocument:
     """Return the state of a sweep as it is now, and with ``with_trials`` the list of all its trials.
 
-    If the log is damaged, the document has neither trials nor rungs nor an expected gain. If this version of sweep
-    refuses the sweep file, it has neither the number of all trials nor an expected gain.
+    The total is the number of trials of the search, the baseline and the confirmation so far, and at least that of the
+    trials that there are. If the log is damaged, the document has neither trials nor rungs nor an expected gain. If
+    this version of sweep refuses the sweep file, it has neither a total nor an expected gain.
     """
     folder = sweep.folder
     summary = summarize_sweep(folder)
     is_damaged = summary.state == "damaged"
-    total = None
-    if sweep.resumable is None:
+    # the number of trials without those of the confirmation, which are `fresh`; None if nothing limits it
+    if sweep.resumable is None:  # this version of sweep refuses the sweep file
         all_trials = None
     elif is_damaged:
         all_trials = sweep.resumable.spec.all_trials
     else:
         all_trials = count_all_trials(sweep.resumable)
-    if all_trials is not None:
+    if all_trials is None:
+        total = None
+    else:
         total = max(all_trials + summary.fresh, sum(summary.trials.values()))
     if folder.log.exists():
         written = folder.log.stat().st_mtime
@@ -59,9 +62,10 @@ def describe_status(sweep: StoredSweep, *, with_trials: bool = False) -> StatusD
 
 
 def count_all_trials(sweep: ResumableSweep) -> int | None:
-    """Return the number of trials of the search and the baseline; None if only time or epochs limit it.
+    """Return the number of trials of the search and the baseline; None if nothing but time or epochs limits it.
 
-    Changes of the sweep file that the log has are considered. Raises `StoreError` if the log is damaged.
+    It is that of the sweep file with the changes in the log, whether or not the trials have started. Raises
+    `StoreError` if the log is damaged.
     """
     log = sweep.folder.log
     # the file was never changed, so its events need not be read
@@ -74,7 +78,10 @@ def count_all_trials(sweep: ResumableSweep) -> int | None:
 
 
 def _find_expected_gain(sweep: ResumableSweep) -> ExpectedGain | None:
-    """Return the gain that the next configurations promise; None if it is not asked for, or if it is unknown."""
+    """Return the gain that the next configurations promise; None if it is not asked for, or if it is unknown.
+
+    It is asked for if `stop_when` in the sweep file has a limit of the gain.
+    """
     when = sweep.spec.stop_when
     if when is None or not when.asks_for_gain:
         return None

@@ -11,9 +11,10 @@ from sweep.store.folder import ResultsFolder
 def create_followers(
     *, tensorboard: bool
 ) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
-    """Return the exporters that follow a sweep while it runs; () without ``tensorboard``.
+    """Return the exporters that follow a sweep while it runs: that of TensorBoard's event files; () if not asked for.
 
-    Each is called with the sweep's folder and returns a context manager. Raises `InputError` if a library is missing.
+    Each is called with the sweep's folder and returns a context manager, inside which it follows the sweep. Raises
+    `InputError` if a library that it needs is missing.
     """
     if not tensorboard:
         return ()

@@ -33,7 +33,10 @@ class DashboardServer(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Bind the socket without asking the network for this machine's name."""
+        """Bind the socket, and set the name and port of the server, without asking the network for this machine's name.
+
+        The method of the base class asks for it, which can take long. Raises OSError if the port is taken.
+        """
         socketserver.TCPServer.server_bind(self)
         self.server_name = HOST
         self.server_port = self.server_address[1]
@@ -57,15 +60,16 @@ def make_server(
 ) -> DashboardServer:
     """Return a server of the dashboard for the sweeps in ``folders``, on this machine only; port 0 picks a free port.
 
-    The server is bound, but answers only once `serve_forever` is called. Errors while it follows a sweep are passed to
-    ``say``. Warnings are switched off in this process. Raises `InputError` if the port is taken, a sweep cannot be
-    shown or optuna-dashboard is not installed, and `StoreError` if a log is damaged.
+    The sweeps are read once here. The server is bound, but answers only once `serve_forever` is called. Errors while it
+    follows a sweep are passed to ``say``. Warnings are switched off in this process. Raises `InputError` if the port is
+    taken or above 65535, a sweep cannot be shown or optuna-dashboard is not installed, and `StoreError` if a log is
+    damaged.
     """
     library = runs.import_extra("optuna_dashboard", "optuna-dashboard", "dashboard")
     sweeps = []
     for name, folder in name_uniquely(folders).items():
         sweeps.append(FollowedSweep(folder, say, name))
-    # Optuna's warnings about experimental features, which do not concern users of the page
+    # because of Optuna's warnings about experimental features, which do not concern users of the page
     warnings.simplefilter("ignore")
     try:
         server = DashboardServer((HOST, port), _Quiet)
@@ -87,8 +91,9 @@ def _guard_application(app: WSGIApplication) -> WSGIApplication:
     """
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        """Refuse a request with status 403, or pass it to the application."""
-        if environ.get("HTTP_HOST", "").lower().partition(":")[0] not in _NAMES:
+        """Pass a request to the application and return its answer, or refuse it: 403 and the reason as JSON."""
+        host = environ.get("HTTP_HOST", "").lower().partition(":")[0]
+        if host not in _NAMES:
             reason = f"This dashboard answers to {' and '.join(_NAMES)} alone."
         elif environ["REQUEST_METHOD"] in ("GET", "HEAD"):
             return app(environ, start)

@@ -55,12 +55,12 @@ class ExportResult:
 def make_local_uri(target: Path) -> str:
     """Create the folder ``target`` and return the URI of a SQLite database in it, which is not created.
 
-    Raises `InputError` if no URI can name the database, and `StoreError` if the folder cannot be created.
+    A folder that is there is kept. Raises `InputError` if its path has a question mark, so that no URI can name the
+    database, and `StoreError` if the folder cannot be created.
     """
     path = target.absolute() / "mlflow.db"
-    if "?" in str(
-        path
-    ):  # a URI's path ends there, so that the database would be created in another place
+    # a URI's path ends there, so that the database would be created in another place
+    if "?" in str(path):
         what = "has a question mark, which the address of a database cannot have in its path"
         raise InputError.one(str(target), what, "name another folder: --output DIR")
     with storing(target):
@@ -71,9 +71,12 @@ def make_local_uri(target: Path) -> str:
 def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
     """Create or update the runs of a sweep at a tracking URI; nothing is written for a sweep that has not begun.
 
-    Raises `InputError` if the address cannot be used, is a folder or belongs to a deleted experiment, or if MLflow is
-    not installed, and `StoreError` if MLflow refuses a run. Sets environment variables of MLflow, and the levels of its
-    log messages, in this process.
+    Return how many trials were written, how many were left unchanged, and which names were replaced. They are in the
+    experiment with the sweep's name, which is created if necessary. Sets environment variables of MLflow, and the
+    levels of its log messages, in this process.
+
+    Raises `InputError` if the address cannot be used or is a folder, the experiment has been deleted there, or MLflow
+    is not installed, and `StoreError` if MLflow refuses a run.
     """
     # all addresses but `databricks` have ://, so anything else is taken for the path of a folder
     if re.match(r"^(file:|\.{0,2}/)", uri) or ("://" not in uri and uri != "databricks"):
@@ -93,7 +96,7 @@ def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
         try:
             client = library.MlflowClient(tracking_uri=uri)
             experiment = _get_experiment(client, sweep, uri)
-        except InputError:  # of a deleted experiment, which says what to do
+        except InputError:  # the experiment has been deleted; the error says what to do
             raise
         except Exception as error:  # from a database driver, the network or MLflow
             what = first_line(error)
@@ -130,11 +133,11 @@ class _Export:
         allow. The old run of a changed trial is deleted first. If only the trial's note or other tags have changed, the
         run stays and gets the new ones.
         """
-        known = self._find_runs()
-        parent = self._write_parent(known.pop("", None))
+        earlier_runs = self._find_runs()
+        parent = self._write_parent(earlier_runs.pop("", None))  # the id of the sweep's own run
         new = unchanged = 0
         for run in self._sweep.runs():
-            old = known.get(str(run.trial.trial))
+            old = earlier_runs.get(str(run.trial.trial))
             if old is not None and self._is_current(old, run):
                 self._update_tags(old, self._make_trial_tags(run, parent))
                 self._add_test_metrics(old, run)
@@ -145,15 +148,18 @@ class _Export:
                 self._client.delete_run(old.info.run_id)
             self._write_trial(run, parent)
             new += 1
-        safe_names = {**self._params, **self._metrics}
-        return ExportResult(
-            new, unchanged, {name: safe for name, safe in safe_names.items() if name != safe}
-        )
+        # each name of a parameter or metric with the one that MLflow allows, which is mostly the same
+        allowed_names = {**self._params, **self._metrics}
+        renamed = {name: allowed for name, allowed in allowed_names.items() if name != allowed}
+        return ExportResult(new, unchanged, renamed)
 
     def _find_runs(self) -> dict[str, Any]:
-        """Return the runs of an earlier export by trial number as text; the key "" is the run of the sweep."""
+        """Return the runs of earlier exports of this sweep by trial number as text; the key "" is the sweep's own run.
+
+        It is empty if the sweep was never exported to this experiment. Deleted runs are not in it.
+        """
         by_trial: dict[str, Any] = {}
-        token = None
+        token = None  # of the next page of results; None for the first, and empty after the last
         while True:
             page = self._client.search_runs(
                 [self._experiment],
@@ -170,7 +176,8 @@ class _Export:
     def _write_parent(self, known: Any) -> str:
         """Create or update the run of the sweep itself, with its best values and provenance; return its id.
 
-        ``known`` is its run of an earlier export, or None.
+        ``known`` is its run of an earlier export, or None, in which case it is created. Its status is running, finished
+        or killed, as the sweep runs, has finished, or has ended or stopped in another way.
         """
         sweep = self._sweep
         started = sweep.tables.history.started or 0.0
@@ -180,21 +187,18 @@ class _Export:
                 self._experiment, _to_ms(started), {_ID: sweep.identity}, sweep.name
             )
         run_id = str(known.info.run_id)
-        best = next(iter(sweep.ranking.best), None)
+        best = next(iter(sweep.ranking.best), None)  # the best configuration, the first one of several
         tags = {
             **_make_provenance_tags(sweep.info),
             "sweep.state": sweep.state,
             "sweep.results": str(sweep.sweep.folder.path),
         }
         if best is not None:
-            tags |= {"sweep.best_trial": str(best.trials[0].trial)}
-            tags |= {
-                f"sweep.best.{self._metrics[score.metric]}": repr(score.mean)
-                for score in best.scores
-            }
-        self._client.log_batch(
-            run_id, tags=self._make_tags({name: text for name, text in tags.items() if text})
-        )
+            tags["sweep.best_trial"] = str(best.trials[0].trial)
+            for score in best.scores:
+                tags[f"sweep.best.{self._metrics[score.metric]}"] = repr(score.mean)
+        known_tags = {name: text for name, text in tags.items() if text}  # none without a text
+        self._client.log_batch(run_id, tags=self._make_tags(known_tags))
         if sweep.state == "running":
             self._client.update_run(run_id, "RUNNING")
         else:
@@ -206,9 +210,10 @@ class _Export:
         return run_id
 
     def _write_trial(self, run: ExportedTrial, parent: str) -> None:
-        """Create the run of a trial below the run ``parent``, with parameters, metrics by epoch, tags and status.
+        """Create the run of a trial below the run with the id ``parent``, with all that is known of the trial.
 
-        The tag that says that the export of the run is complete is set after all parameters and metrics.
+        It gets the parameters, the metrics by epoch and those on the test data, tags, the note, and a status. The tag
+        that says that the export of the run is complete is set after all parameters and metrics.
         """
         trial = run.trial
         tags = {**self._make_trial_tags(run, parent), **_make_note_tags(trial.note)}
@@ -221,10 +226,10 @@ class _Export:
             self._entities.Param(self._params[name], _format_param(value))
             for name, value in run.params.items()
         ]
+        metrics = chain(self._list_metrics(run), self._list_test_metrics(run))
+        # each request has a batch of both, as long as there are some; MLflow limits the size of a request
         batches = zip_longest(
-            _split_into_batches(
-                chain(self._list_metrics(run), self._list_test_metrics(run)), _METRICS
-            ),
+            _split_into_batches(metrics, _METRICS),
             _split_into_batches(params, _PARAMS),
             fillvalue=(),
         )
@@ -239,7 +244,10 @@ class _Export:
             self._client.set_terminated(run_id, status, _to_ms(run.ended))
 
     def _make_trial_tags(self, run: ExportedTrial, parent: str) -> dict[str, str]:
-        """Return the tags of a trial's run below the run ``parent``, without those of its note."""
+        """Return the tags of a trial's run below the run with the id ``parent``, without those of its note.
+
+        Texts are cut to the 5000 characters that MLflow allows.
+        """
         trial = run.trial
         tags = {
             "mlflow.parentRunId": parent,
@@ -255,27 +263,37 @@ class _Export:
             "sweep.reason": trial.status_reason,
             **{f"sweep.{name}": str(fact) for name, fact in run.facts.items()},
         }
-        tags.pop(_NOTE, None)
+        tags.pop(_NOTE, None)  # one of the facts; `_make_note_tags` and `_update_note` care for it
         return _shorten_tags(tags)
 
     def _update_tags(self, old: Any, tags: Mapping[str, str]) -> None:
-        """Set the tags of a run that differ from the last export, and delete those of facts that are no more."""
-        there = old.data.tags
-        changed = {name: text for name, text in tags.items() if there.get(name, "") != text}
+        """Set those of ``tags`` that the run ``old`` of an earlier export lacks or has with another text.
+
+        Tags of facts that are no more, such as a star, are deleted. The tag of the note stays.
+        """
+        earlier_tags = old.data.tags
+        changed = {name: text for name, text in tags.items() if earlier_tags.get(name, "") != text}
         if changed:
             self._client.log_batch(old.info.run_id, tags=self._make_tags(changed))
-        for name in (f"sweep.{fact}" for fact in runs.FACTS):
-            if name in there and name not in tags and name != _NOTE:
+        for fact in runs.FACTS:
+            name = f"sweep.{fact}"
+            if name in earlier_tags and name not in tags and name != _NOTE:
                 self._client.delete_tag(old.info.run_id, name)
 
     def _update_note(self, old: Any, note: str) -> None:
-        """Set the note of a run if it differs from the last export; otherwise a text written in MLflow stays."""
+        """Set the note of the run ``old`` if it differs from that of the last export; "" empties it.
+
+        If the note has not changed since, a text that was written in MLflow meanwhile stays.
+        """
         if old.data.tags.get(_NOTE, "") != encodable(note)[:_TAG]:
             for name, text in _shorten_tags({_NOTE: note, "mlflow.note.content": note}).items():
                 self._client.set_tag(old.info.run_id, name, text)
 
     def _is_current(self, old: Any, run: ExportedTrial) -> bool:
-        """Return whether the run ``old`` has the epochs of a trial: it has not continued or ended anew since then."""
+        """Return whether the run ``old`` has all epochs of a trial, which has not continued or ended anew since then.
+
+        It has not if its export was interrupted.
+        """
         ended = _format_end(run)
         # runs of earlier releases do not have the time of the end
         return bool(
@@ -284,7 +302,7 @@ class _Export:
         )
 
     def _describe_state(self, run: ExportedTrial) -> str:
-        """Return a text that changes with the trial's status and number of epochs."""
+        """Return a text that changes with the trial's status, its number of epochs, and the status it has in MLflow."""
         return f"{run.trial.status.value} {run.trial.epochs} {_STATUS[run.trial.status]}"
 
     def _list_metrics(self, run: ExportedTrial) -> Iterator[Any]:
@@ -295,7 +313,11 @@ class _Export:
                 )
 
     def _list_test_metrics(self, run: ExportedTrial) -> list[Any]:
-        """Return the metrics of a trial's model on the test data, at its last epoch."""
+        """Return the metrics of a trial's model on the test data, as metrics of MLflow at its last epoch.
+
+        Their names begin with ``test/``, and their time is that of the last epoch or, without one, of the start. Return
+        [] if the model was not tested.
+        """
         time = run.epochs[-1].time if run.epochs else run.started
         return [
             self._entities.Metric(
@@ -305,9 +327,9 @@ class _Export:
         ]
 
     def _add_test_metrics(self, old: Any, run: ExportedTrial) -> None:
-        """Add the metrics on the test data that a run lacks or has with other values.
+        """Add the metrics on the test data that the run ``old`` lacks or has with other values.
 
-        A model may be tested long after its trial was exported.
+        A model may be tested long after its trial was exported. ``run`` is the trial as it is now.
         """
         # as texts, because NaN differs from itself
         known = {name: repr(value) for name, value in old.data.metrics.items()}
@@ -325,7 +347,8 @@ class _Export:
 def _get_experiment(client: Any, sweep: SweepState, uri: str) -> str:
     """Return the id of the experiment with the sweep's name, creating it if necessary.
 
-    A new one keeps its artifacts beside the database if that is a SQLite file. Raises InputError if it was deleted.
+    A new one keeps its artifacts beside the database if that is a SQLite file, otherwise where MLflow chooses. Raises
+    InputError if it was deleted.
     """
     experiment = client.get_experiment_by_name(sweep.name)
     if experiment is None:
@@ -346,7 +369,7 @@ def _get_experiment(client: Any, sweep: SweepState, uri: str) -> str:
 def make_mlflow_names(names: Sequence[str]) -> dict[str, str]:
     """Map each name to one that MLflow allows: forbidden characters and parts of paths such as ``..`` become ``_``.
 
-    Allowed names are unchanged; names have at most 250 characters, and those that would be equal get a number.
+    Allowed names are unchanged, longer ones are cut to 250 characters, and those that would be equal get a number.
     """
     return make_allowed_names(
         names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME
@@ -356,7 +379,8 @@ def make_mlflow_names(names: Sequence[str]) -> dict[str, str]:
 def _make_provenance_tags(info: SweepInfo) -> dict[str, str]:
     """Return MLflow's tags for the code, the description and the commit, and tags with the versions and the host.
 
-    If only some of the versions or of the facts about the commit are known, the others are the text "None".
+    The tags of the commit are left out if nothing is known about it, and those of versions and host likewise. If only
+    some of them are known, the others are the text "None".
     """
     tags = {"mlflow.source.type": "LOCAL"}
     match info.spec:
@@ -381,7 +405,7 @@ def _make_provenance_tags(info: SweepInfo) -> dict[str, str]:
 
 
 def _make_note_tags(note: str) -> dict[str, str]:
-    """Return the tags of a trial's note; {} if it has none."""
+    """Return the tags of a trial's note: sweep's own, and the one that MLflow shows; {} if ``note`` is ""."""
     if not note:
         return {}
     return {_NOTE: note, "mlflow.note.content": note}
@@ -392,7 +416,7 @@ def _format_param(value: Value) -> str:
 
 
 def _format_end(run: ExportedTrial) -> str:
-    """Return the time of a trial's end or last interruption in milliseconds; "" while it is running."""
+    """Return the time of a trial's end or last interruption as text, in ms since 1970; "" while it is running."""
     return "" if run.ended is None else str(_to_ms(run.ended))
 
 
