@@ -412,9 +412,9 @@ def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
         sys.stdout.flush()
     except OSError as error:
         if not output.failed_by(error):
-            raise  # otherwise it is reported below, after what the user must know about the sweep
+            raise  # one of standard output is reported below, after what the user must know about the sweep
     folder = outcome.folder
-    if outcome.fault:
+    if outcome.fault:  # the problem to solve before the sweep can go on
         click.echo(f"error: {printable(outcome.fault)}", err=True)
     if outcome.interrupted:
         click.echo(f"interrupted; go on with: {folder.to_resume}", err=True)

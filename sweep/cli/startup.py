@@ -90,6 +90,7 @@ def describe_cost(spec: Spec, results: Path, how: Options) -> str:
     lengths = _list_epoch_lengths(spec)
     if len(lengths) != 1:  # epochs of several lengths take several times
         return ""
+    # only epochs of the same length are compared
     timing = earlier_times.find_earlier_times(
         results, spec.trainable, how.simulated_gpus, [{earlier_times.EPOCH_LENGTH: lengths[0]}]
     )

@@ -75,8 +75,8 @@ def status(
     if as_json:
         click.echo(document(summary))
         return
-    total = summary.total
-    written = summary.written
+    total = summary.total  # trials in all; None if unknown
+    written = summary.written  # when the log was last written, in seconds since 1970; None without a log
     lines = _describe_trials(summary, stored, total)
     lines += [f"rungs    {line}" for line in rung_lines(summary.rungs)]
     to_come = _describe_to_come(summary, stored.folder)
@@ -92,11 +92,12 @@ def status(
         age = duration(max(0.0, time.time() - written))
         lines.append(f"written  {age} ago, after {duration(summary.duration_s or 0.0)} of work")
     has_work = to_come or _has_work_left(summary, total)
+    # `resumable` is None, and `problems` say why, if this version of sweep refuses the sweep file
     if summary.state != "running" and has_work and stored.resumable is not None:
         lines.append(f"go on    {stored.folder.to_resume}")
     lines += [f"file     {problem}" for problem in stored.problems]
     click.echo(printable("\n".join(lines)))
-    if summary.each:
+    if summary.each:  # the trials, if --trials asked for them
         _print_trials(summary.each, summary.metric)
 
 

@@ -49,6 +49,7 @@ _SECRET = [
     ".kube/",
     ".gnupg/",
 ]
+# patterns of names that are sent only if --include names them
 _NEVER = [
     *_SECRET,
     ".git/",
@@ -415,6 +416,7 @@ def check_file(file: Path, changes: Sequence[str]) -> CheckedFile:
     here = Path.cwd().resolve()
     path = file.resolve()
     root = here if path.is_relative_to(here) else path.parent
+    # of ``module:Name``; None if the source is not in a file of its own
     module = source.files.get(spec.trainable.partition(":")[0])
     return CheckedFile(spec, file, changes, root, module)
 
@@ -458,6 +460,7 @@ def submit(
     folders = sweep_files.import_folders(file)
     place = _check_results_place(results)  # a path or a URL
 
+    # called by the plan below with a sample of the sweep's configurations
     def timing(sample: Sequence[Params]) -> earlier_times.Timing | None:
         """Return the times of the latest earlier sweep of this trainable in the results folder.
 
@@ -717,6 +720,7 @@ def _submit_job(
         )
         if package.left_out:
             click.echo(f"not sent {printable(', '.join(package.left_out))}")
+    # shell code that runs the command, and starts it again if it is killed
     entrypoint = DRIVER.format(
         command=shlex.join(["python", "-m", "sweep", *command]), retries=job_options.retries
     )
@@ -738,7 +742,7 @@ def _submit_job(
             state = None
         _print_submitted(package, about["sweep"], job, results, state)
         if state is not None:
-            sys.exit(CODES[state])
+            sys.exit(CODES[state])  # the exit code of a job in this state
         return
     click.echo(f"job      {job}, results in {results}")
     if waits:

@@ -76,7 +76,7 @@ def _iterate_output(folder: ResultsFolder, trial: int) -> Iterator[str]:
         for change, end in ledger.follow(folder.log, offset):
             offset = end
             match change:
-                case Printed(one, event) if one.number == trial:
+                case Printed(printing_trial, event) if printing_trial.number == trial:
                     yield event.text
                 case _:
                     pass

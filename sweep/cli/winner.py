@@ -59,8 +59,9 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
     from sweep.analysis import verdict
 
     folder = ResultsFolder.open(results, sweep)
+    # ``exporting`` has the options --export, --epoch and --format
     which = _parse_epoch(exporting["epoch"])
-    target = exporting["export"]
+    target = exporting["export"]  # None: nothing is exported
     ranking = rankings.rank([analysis.read_sweep(folder)])
     if trial is None:
         rows = ranking.best
@@ -155,7 +156,7 @@ def _describe_export(winner: Winner, objective: str) -> list[str]:
         )
     compared = []
     for name, value in winner.exported.metrics.items():
-        if name in winner.metrics:
+        if name in winner.metrics:  # the log has it, too
             compared.append(f"{name} {value:.6g}")
     # False comes before True; the order of the others stays.
     compared.sort(key=lambda text: not text.startswith(f"{objective} "))
@@ -215,8 +216,8 @@ def retrain(sweep: str, results: Path, how: Options, as_json: bool, **wanted: An
         import_folders=folders,
         working_folder=prepared.sweep.working_folder,
     )
-    with running.viewing(prepared.spec, how, as_json=as_json) as view:
+    with running.viewing(prepared.spec, how, as_json=as_json) as make_view:
         outcome = session.run_sweep(
-            training, prepared.text, folder.path.parent, how, view, prepared.origin
+            training, prepared.text, folder.path.parent, how, make_view, prepared.origin
         )
     running.conclude(outcome, how, as_json=as_json)

@@ -237,8 +237,8 @@ def check_driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Findi
 def check_libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
     """Report in one finding, an error, if TensorFlow silently ignores GPUs that the driver shows.
 
-    ``shown`` are the GPUs visible to CUDA. Those too old for TensorFlow's build are not expected, and only one of
-    several with MIG. Nothing is yielded if TensorFlow can use as many GPUs as expected.
+    ``shown`` are the GPUs visible to CUDA. Those too old for TensorFlow's build are not expected to be used; if MIG is
+    on for one of the others, a single GPU is expected. Nothing is yielded if TensorFlow can use as many as expected.
     """
     # the lowest compute capability that the build has code for
     least = min(map(parse_architecture, tensorflow.architectures), default=(0, 0))

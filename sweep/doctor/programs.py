@@ -82,7 +82,7 @@ def run_command(command: Sequence[str], timeout_s: float) -> CommandResult:
 
     The code is then None, and the result has the output up to then, or none if the program does not even end within
     5 more seconds. A program that cannot be started raises no error: the code is `MISSING` (127) if it does not exist,
-    otherwise 126. The program has this process's environment, with all messages of TensorFlow's log.
+    otherwise 126. The program has this process's environment, but writes all messages of TensorFlow's log.
     """
     # TensorFlow's log explains why it sees no GPU
     environment = {

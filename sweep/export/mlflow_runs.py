@@ -27,11 +27,11 @@ from sweep.store.sweep_info import SweepInfo
 from sweep.text import encodable
 
 FORBIDDEN = r"[^/\w.\- :]"  # not allowed in names of parameters and metrics
-_NAME, _PARAM, _TAG = 250, 6000, 5000  # maximum number of characters
-_METRICS, _PARAMS = 900, 100  # maximum number in one request; 1000 together
-_ID, _TRIAL, _DONE, _NOTE = "sweep.id", "sweep.trial", "sweep.exported", "sweep.note"
-_ENDED = "sweep.ended"
-_STATUS = {
+_LONGEST_NAME, _LONGEST_PARAM, _LONGEST_TAG = 250, 6000, 5000  # maximum number of characters
+_MOST_METRICS, _MOST_PARAMS = 900, 100  # maximum number in one request; 1000 together
+_ID_TAG, _TRIAL_TAG, _EXPORTED_TAG, _NOTE_TAG = "sweep.id", "sweep.trial", "sweep.exported", "sweep.note"
+_ENDED_TAG = "sweep.ended"
+_MLFLOW_STATUS = {
     Status.RUNNING: "RUNNING",
     Status.INTERRUPTED: "SCHEDULED",
     Status.COMPLETED: "FINISHED",
@@ -121,10 +121,11 @@ class _Export:
         for name in sweep.tables.trials.column_names:
             if name.startswith("param."):
                 names.append(name.partition(".")[2])
-        self._params = make_mlflow_names(names)
+        # by the name that sweep uses, the one that MLflow allows; likewise for metrics
+        self._param_names = make_mlflow_names(names)
         tested = dict.fromkeys(f"test/{name}" for one in sweep.sweep.trials for name in one.tested)
         scalars = runs.name_scalars(sweep.tables.metrics).values()
-        self._metrics = make_mlflow_names([*scalars, *tested])
+        self._metric_names = make_mlflow_names([*scalars, *tested])
 
     def export_all(self) -> ExportResult:
         """Write the run of the sweep and those of trials that are new or have changed; return the numbers of trials.
@@ -149,7 +150,7 @@ class _Export:
             self._write_trial(run, parent)
             new += 1
         # each name of a parameter or metric with the one that MLflow allows, which is mostly the same
-        allowed_names = {**self._params, **self._metrics}
+        allowed_names = {**self._param_names, **self._metric_names}
         renamed = {name: allowed for name, allowed in allowed_names.items() if name != allowed}
         return ExportResult(new, unchanged, renamed)
 
@@ -163,30 +164,30 @@ class _Export:
         while True:
             page = self._client.search_runs(
                 [self._experiment],
-                f"tags.`{_ID}` = '{self._sweep.identity}'",
+                f"tags.`{_ID_TAG}` = '{self._sweep.identity}'",
                 max_results=1000,
                 page_token=token,
             )
             for run in page:
-                by_trial[run.data.tags.get(_TRIAL, "")] = run
+                by_trial[run.data.tags.get(_TRIAL_TAG, "")] = run
             token = page.token
             if not token:
                 return by_trial
 
-    def _write_parent(self, known: Any) -> str:
+    def _write_parent(self, run: Any) -> str:
         """Create or update the run of the sweep itself, with its best values and provenance; return its id.
 
-        ``known`` is its run of an earlier export, or None, in which case it is created. Its status is running, finished
+        ``run`` is its run of an earlier export, or None, in which case it is created. Its status is running, finished
         or killed, as the sweep runs, has finished, or has ended or stopped in another way.
         """
         sweep = self._sweep
         started = sweep.tables.history.started or 0.0
         last = sweep.tables.history.last
-        if known is None:
-            known = self._client.create_run(
-                self._experiment, _to_ms(started), {_ID: sweep.identity}, sweep.name
+        if run is None:
+            run = self._client.create_run(
+                self._experiment, _to_ms(started), {_ID_TAG: sweep.identity}, sweep.name
             )
-        run_id = str(known.info.run_id)
+        run_id = str(run.info.run_id)
         best = next(iter(sweep.ranking.best), None)  # the best configuration, the first one of several
         tags = {
             **_make_provenance_tags(sweep.info),
@@ -196,7 +197,7 @@ class _Export:
         if best is not None:
             tags["sweep.best_trial"] = str(best.trials[0].trial)
             for score in best.scores:
-                tags[f"sweep.best.{self._metrics[score.metric]}"] = repr(score.mean)
+                tags[f"sweep.best.{self._metric_names[score.metric]}"] = repr(score.mean)
         known_tags = {name: text for name, text in tags.items() if text}  # none without a text
         self._client.log_batch(run_id, tags=self._make_tags(known_tags))
         if sweep.state == "running":
@@ -223,21 +224,21 @@ class _Export:
         )
         run_id = created.info.run_id
         params = [
-            self._entities.Param(self._params[name], _format_param(value))
+            self._entities.Param(self._param_names[name], _format_param(value))
             for name, value in run.params.items()
         ]
         metrics = chain(self._list_metrics(run), self._list_test_metrics(run))
         # each request has a batch of both, as long as there are some; MLflow limits the size of a request
         batches = zip_longest(
-            _split_into_batches(metrics, _METRICS),
-            _split_into_batches(params, _PARAMS),
+            _split_into_batches(metrics, _MOST_METRICS),
+            _split_into_batches(params, _MOST_PARAMS),
             fillvalue=(),
         )
         for some_metrics, some_params in batches:
             self._client.log_batch(run_id, metrics=some_metrics, params=some_params)
         # set last; a run without it was interrupted
-        self._client.set_tag(run_id, _DONE, self._describe_state(run))
-        status = _STATUS[trial.status]
+        self._client.set_tag(run_id, _EXPORTED_TAG, self._describe_state(run))
+        status = _MLFLOW_STATUS[trial.status]
         if run.ended is None or trial.status is Status.INTERRUPTED:
             self._client.update_run(run_id, status)
         else:
@@ -251,9 +252,9 @@ class _Export:
         trial = run.trial
         tags = {
             "mlflow.parentRunId": parent,
-            _ID: self._sweep.identity,
-            _TRIAL: str(trial.trial),
-            _ENDED: _format_end(run),
+            _ID_TAG: self._sweep.identity,
+            _TRIAL_TAG: str(trial.trial),
+            _ENDED_TAG: _format_end(run),
             "sweep.trial_id": trial.trial_id,
             "sweep.role": trial.role.value,
             "sweep.repeat": str(trial.repeat),
@@ -263,7 +264,7 @@ class _Export:
             "sweep.reason": trial.status_reason,
             **{f"sweep.{name}": str(fact) for name, fact in run.facts.items()},
         }
-        tags.pop(_NOTE, None)  # one of the facts; `_make_note_tags` and `_update_note` care for it
+        tags.pop(_NOTE_TAG, None)  # one of the facts; `_make_note_tags` and `_update_note` care for it
         return _shorten_tags(tags)
 
     def _update_tags(self, old: Any, tags: Mapping[str, str]) -> None:
@@ -277,7 +278,7 @@ class _Export:
             self._client.log_batch(old.info.run_id, tags=self._make_tags(changed))
         for fact in runs.FACTS:
             name = f"sweep.{fact}"
-            if name in earlier_tags and name not in tags and name != _NOTE:
+            if name in earlier_tags and name not in tags and name != _NOTE_TAG:
                 self._client.delete_tag(old.info.run_id, name)
 
     def _update_note(self, old: Any, note: str) -> None:
@@ -285,8 +286,8 @@ class _Export:
 
         If the note has not changed since, a text that was written in MLflow meanwhile stays.
         """
-        if old.data.tags.get(_NOTE, "") != encodable(note)[:_TAG]:
-            for name, text in _shorten_tags({_NOTE: note, "mlflow.note.content": note}).items():
+        if old.data.tags.get(_NOTE_TAG, "") != encodable(note)[:_LONGEST_TAG]:
+            for name, text in _shorten_tags({_NOTE_TAG: note, "mlflow.note.content": note}).items():
                 self._client.set_tag(old.info.run_id, name, text)
 
     def _is_current(self, old: Any, run: ExportedTrial) -> bool:
@@ -297,19 +298,19 @@ class _Export:
         ended = _format_end(run)
         # runs of earlier releases do not have the time of the end
         return bool(
-            old.data.tags.get(_DONE) == self._describe_state(run)
-            and old.data.tags.get(_ENDED, ended) == ended
+            old.data.tags.get(_EXPORTED_TAG) == self._describe_state(run)
+            and old.data.tags.get(_ENDED_TAG, ended) == ended
         )
 
     def _describe_state(self, run: ExportedTrial) -> str:
         """Return a text that changes with the trial's status, its number of epochs, and the status it has in MLflow."""
-        return f"{run.trial.status.value} {run.trial.epochs} {_STATUS[run.trial.status]}"
+        return f"{run.trial.status.value} {run.trial.epochs} {_MLFLOW_STATUS[run.trial.status]}"
 
     def _list_metrics(self, run: ExportedTrial) -> Iterator[Any]:
         for epoch in run.epochs:
             for name, value in epoch.scalars.items():
                 yield self._entities.Metric(
-                    self._metrics[name], value, _to_ms(epoch.time), epoch.number
+                    self._metric_names[name], value, _to_ms(epoch.time), epoch.number
                 )
 
     def _list_test_metrics(self, run: ExportedTrial) -> list[Any]:
@@ -321,7 +322,7 @@ class _Export:
         time = run.epochs[-1].time if run.epochs else run.started
         return [
             self._entities.Metric(
-                self._metrics[f"test/{name}"], value, _to_ms(time), run.trial.epochs
+                self._metric_names[f"test/{name}"], value, _to_ms(time), run.trial.epochs
             )
             for name, value in run.trial.tested.items()
         ]
@@ -372,7 +373,7 @@ def make_mlflow_names(names: Sequence[str]) -> dict[str, str]:
     Allowed names are unchanged, longer ones are cut to 250 characters, and those that would be equal get a number.
     """
     return make_allowed_names(
-        names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME
+        names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _LONGEST_NAME
     )
 
 
@@ -408,11 +409,11 @@ def _make_note_tags(note: str) -> dict[str, str]:
     """Return the tags of a trial's note: sweep's own, and the one that MLflow shows; {} if ``note`` is ""."""
     if not note:
         return {}
-    return {_NOTE: note, "mlflow.note.content": note}
+    return {_NOTE_TAG: note, "mlflow.note.content": note}
 
 
 def _format_param(value: Value) -> str:
-    return (value if isinstance(value, str) else key(value))[:_PARAM]
+    return (value if isinstance(value, str) else key(value))[:_LONGEST_PARAM]
 
 
 def _format_end(run: ExportedTrial) -> str:
@@ -421,7 +422,7 @@ def _format_end(run: ExportedTrial) -> str:
 
 
 def _shorten_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    return {name: encodable(text)[:_TAG] for name, text in tags.items()}
+    return {name: encodable(text)[:_LONGEST_TAG] for name, text in tags.items()}
 
 
 def _split_into_batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
