@@ -384,7 +384,10 @@ def _make_viewer(spec: Spec, how: Options, results: IO[str]) -> MakeView:
 
 
 def _describe_start(folder: ResultsFolder) -> str:
-    """Return as JSON how large the log of a sweep is now, for the process that waits for this session to begin."""
+    """Return as JSON how large the log of a sweep is now, for the process that waits for this session to begin.
+
+    It is an object with the bytes as ``log_bytes``, 0 without a log.
+    """
     from sweep.runner import detaching  # only processes in the background need it
 
     return detaching.describe_start(folder)

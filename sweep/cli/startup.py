@@ -43,14 +43,14 @@ class Startup(Closing):
         self._is_step_shown = False  # whether a step is shown on the terminal
 
     def announce(self, text: str) -> None:
-        """Erase the step that is shown, and print a permanent line."""
+        """Erase the step that is shown, and print a line that stays, to standard error; nothing with ``quiet``."""
         self.close()
         self._write(f"{printable(text)}\n")
 
     def step(self, text: str) -> None:
-        """Show what is being done, until the next step or a permanent line replaces it.
+        """Show on standard error what is being done, until the next step or a line of `announce` replaces it.
 
-        Only on a terminal that can erase a line; otherwise, nothing is shown.
+        Nothing is shown with ``quiet``, or if standard error is not a terminal that can erase a line.
         """
         self.close()
         if self._can_erase_lines:
@@ -58,13 +58,13 @@ class Startup(Closing):
         self._is_step_shown = self._can_erase_lines
 
     def close(self) -> None:
-        """Erase the step that is shown, if there is one; the object can still be used afterwards."""
+        """Erase the step that the terminal shows, if there is one; the object can still be used afterwards."""
         if self._is_step_shown:
             self._write(_CLEAR_LINE)
         self._is_step_shown = False
 
     def _write(self, text: str) -> None:
-        """Write a text unless ``quiet``; ignore errors."""
+        """Write a text to standard error, at once; do nothing with ``quiet``, and ignore errors of writing."""
         if self._quiet:
             return
         with suppress(OSError, ValueError):  # standard error is gone or closed

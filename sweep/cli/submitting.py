@@ -582,8 +582,9 @@ def resume_submitted_sweep(
 ) -> None:
     """Submit a job that resumes a submitted sweep on its cluster, with the code in the current folder.
 
-    ``address`` is that of the cluster's dashboard. Prints what was sent, and the job. Raises `InputError` if no such
-    sweep was submitted, its job is still running, the files cannot be sent, or the cluster does not answer.
+    ``address`` is that of the cluster's dashboard, and ``changes`` are assignments as for ``--set``. Prints what was
+    sent, and the job, and does not wait for its end. Raises `InputError` if no such sweep was submitted, its job is
+    still running, the files cannot be sent, or the cluster does not answer.
 
     The options of the sweep's latest job also hold for the new one; ``max_concurrent``, if it is not None, replaces
     that of the latest job.

@@ -53,7 +53,10 @@ class SchedulerConformance(ABC):
 
     @abstractmethod
     def make(self, objective: Objective, epochs: int) -> Scheduler:
-        """Return a new scheduler under test for ``objective`` and trials of ``epochs`` epochs."""
+        """Return a new scheduler under test for ``objective`` and trials of ``epochs`` epochs.
+
+        The class that is derived for a scheduler must implement this.
+        """
 
     def build(self, epochs: int = EPOCHS) -> Scheduler:
         """Return a new scheduler under test whose objective is to minimize the metric ``m``."""

@@ -171,7 +171,10 @@ class SearcherConformance(ABC):
 
     @abstractmethod
     def make(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:
-        """Return a new searcher under test for ``space`` that optimizes ``objectives``, at least one, with ``seed``."""
+        """Return a new searcher under test for ``space`` that optimizes ``objectives``, at least one, with ``seed``.
+
+        The class that is derived for a searcher must implement this.
+        """
 
     def build(self, space: Space) -> Searcher:
         """Return a new searcher under test for ``space`` that minimizes the metric ``loss`` with seed 0."""
