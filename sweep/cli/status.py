@@ -164,7 +164,7 @@ def _describe_steering(summary: SweepSummary, to_come: str) -> list[str]:
 
 
 def _describe_to_come(summary: StatusDocument, folder: ResultsFolder) -> str:
-    """Describe what is left to do because a sweep was changed after its end; "" if it was not, or if the sweep runs.
+    """Describe what is left to do because a sweep was changed after its end; "" if nothing is, or if the sweep runs.
 
     ``folder`` is that of the sweep, whose log tells whether the sweep was changed then.
     """
@@ -291,8 +291,7 @@ def show_until_its_end(sweep: StoredSweep, interval_s: float) -> None:
 
     The log is read every ``interval_s`` seconds. If the output is not a terminal, the progress is printed at the start
     and at the end, and in between a line for each trial that ends. Ctrl-C leaves the sweep running; its progress is
-    printed, and the process exits with the code of an interruption. Raises `StoreError` if the log is damaged, or if
-    sweep.json is needed and cannot be read.
+    printed, and the process exits with the code of an interruption. Raises `StoreError` if the log is damaged.
     """
     from sweep import render
     from sweep.analysis.live_status import LogReader

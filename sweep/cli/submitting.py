@@ -519,7 +519,7 @@ def logs(
     """Show what a trial has printed, or with --address what the driver of a submitted sweep has said.
 
     With --follow, show what follows as well: of a trial until it or the sweep ends, of a driver until its job ends.
-    The exit code is then that of the job: 1 if it has failed, and 130 if it was stopped.
+    After following a driver, the exit code is 1 if its job has failed, and 130 if it was stopped.
     """
     if follow and as_json:
         raise InputError.one(
