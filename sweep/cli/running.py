@@ -101,8 +101,8 @@ def _run_or_resume(
     printed. ``ui`` also starts the live page. Ends the process with the exit code of the session unless that is 0. With
     ``detach``, the file is checked here as well, and the function returns once the session in the background has begun.
 
-    Raises `InputError` for mistakes in the file or its trainable, `RefusedError`, a kind of it, if the name is taken or
-    a change is not possible, and the errors of `session.run_sweep` and `StoreError`.
+    Raises `InputError` for mistakes in the file or its trainable, `RefusedError` if the name is taken or a change is
+    not possible, `StoreError` if the sweep that exists is damaged, and the errors of `session.run_sweep`.
     """
     require_locks()  # refuses systems on which sweeps cannot run, such as Windows
     from sweep.runner import sweep_files
@@ -297,10 +297,10 @@ def _find_command_process() -> int:
 def _import_early(spec: Spec, folders: Sequence[Path], how: Options) -> None:
     """Start to import the libraries of workers in the background, while this process checks the code and starts Ray.
 
-    The libraries are those that the source of the trainable imports, which is looked for in ``folders``. The fork
-    server that this command has started imports them if it suits the CPU cores of these trials; otherwise another one
-    replaces it. A process that keeps Ray running starts a fork server here, unless Ray is running already. Nothing is
-    imported with ``inline``, with a cluster's address, or if trials use GPUs, because their workers are not forked.
+    They are those that the trainable's module, which is looked for in ``folders``, imports at its top. The fork server
+    that this command has started imports them if it suits the CPU cores of these trials; otherwise another one replaces
+    it. A process that keeps Ray running starts a fork server here, unless Ray is running already. Nothing is imported
+    with ``inline``, with a cluster's address, or if trials use GPUs, because their workers are not forked.
     """
     if how.inline or how.address is not None:
         return

@@ -172,8 +172,8 @@ exit $code"""
 def _escape_path(path: str) -> str:
     """Return a path for use between double quotes in an option of a batch script: each "%" becomes "%%".
 
-    Slurm replaces such as %j in it, and reads "%%" as "%". Raises `InputError`, which names ``--results``, for a path
-    with a double quote or unprintable characters.
+    Slurm replaces patterns such as %j there, and reads "%%" as "%". Raises `InputError`, which names ``--results``, for
+    a path with a double quote or unprintable characters.
     """
     if '"' in path or not path.isprintable():
         raise InputError.one(
