@@ -273,16 +273,16 @@ def _find_cause(text: str, kind: str) -> str:
             is_of_frame = line.startswith((" ", "\t", "Detected at node", "<stack traces"))
             if not is_of_frame:
                 return line.strip().partition(_VALUES)[0]
-        return first
     calling = _CALLING.match(first)
-    if calling is None:
-        return first
-    # a sentence of Keras about the layer, advice, the cause as the last paragraph, and the arguments of the call
-    following_lines = text.partition("Arguments received by")[0].splitlines()[1:]
-    paragraphs = [part.strip() for part in "\n".join(following_lines).split("\n\n") if part.strip()]
-    if not paragraphs:  # Keras has written only its sentence and the arguments
-        return first
-    return f"{calling[1]}: {_find_cause(paragraphs[-1], kind)}"
+    if calling:
+        # a sentence of Keras about the layer, advice, the cause as the last paragraph, and the arguments of the call
+        following_lines = text.partition("Arguments received by")[0].splitlines()[1:]
+        paragraphs = [
+            part.strip() for part in "\n".join(following_lines).split("\n\n") if part.strip()
+        ]
+        if paragraphs:  # otherwise Keras has written only its sentence and the arguments
+            return f"{calling[1]}: {_find_cause(paragraphs[-1], kind)}"
+    return first
 
 
 def _remove_library_frames(message: str) -> str:
@@ -336,7 +336,8 @@ class _Folded(traceback.StackSummary):
         Frames in files of the author's are kept. ``stack`` is not changed.
         """
         found = cls()
-        hidden = list[traceback.FrameSummary]()  # the library frames since the last one that was kept
+        # the library frames since the last frame that was kept
+        hidden = list[traceback.FrameSummary]()
         for frame in [*stack, None]:  # None ends the last run of library frames
             if frame is not None and not is_author_file(frame.filename):
                 hidden.append(frame)

@@ -96,14 +96,7 @@ def describe_cost(spec: Spec, results: Path, how: Options) -> str:
     )
     if timing is None:
         return ""
-    if how.inline:
-        at_once = 1
-    else:
-        at_once = earlier_times.count_concurrent_trials(spec, how.simulated_gpus)
-    limit = how.limit_concurrent(spec)  # None: no limit
-    if limit is not None:
-        at_once = min(at_once, limit)
-    at_once = max(at_once, 1)
+    at_once = _count_trials_at_once(spec, how)
     if spec.population is None:
         trials = spec.all_trials
     else:
@@ -123,6 +116,20 @@ def describe_cost(spec: Spec, results: Path, how: Options) -> str:
         if high > low:
             takes += f" to {money(gpu_hours * high)}"
     return f"{takes}, {figure(timing.epoch_s)} s an epoch as in {timing.source}"
+
+
+def _count_trials_at_once(spec: Spec, how: Options) -> int:
+    """Return how many trials run at the same time on this machine, within all limits, at least 1; 1 with ``inline``."""
+    from sweep.runner import earlier_times
+
+    if how.inline:
+        at_once = 1
+    else:
+        at_once = earlier_times.count_concurrent_trials(spec, how.simulated_gpus)
+    limit = how.limit_concurrent(spec)  # None: no limit
+    if limit is not None:
+        at_once = min(at_once, limit)
+    return max(at_once, 1)
 
 
 def _list_epoch_lengths(spec: Spec) -> Sequence[Value | None]:

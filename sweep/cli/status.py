@@ -76,7 +76,7 @@ def status(
         click.echo(document(summary))
         return
     total = summary.total  # trials in all; None if unknown
-    written = summary.written  # when the log was last written, in seconds since 1970; None without a log
+    written = summary.written  # when the log was last written, since 1970; None without a log
     lines = _describe_trials(summary, stored, total)
     lines += [f"rungs    {line}" for line in rung_lines(summary.rungs)]
     to_come = _describe_to_come(summary, stored.folder)

@@ -209,7 +209,8 @@ def check_driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Findi
     cuda = _parse_version(tensorflow.cuda)[:2]
     installed = _parse_version(shown[0].driver)
     found = f"driver {shown[0].driver}, TensorFlow built with CUDA {tensorflow.cuda}"
-    oldest_driver = TOOLKIT_DRIVERS.get((cuda[0], 0))  # serves all toolkits of the same major version
+    # that of the first toolkit of a major version serves all toolkits of that version
+    oldest_driver = TOOLKIT_DRIVERS.get((cuda[0], 0))
     # the toolkit of TensorFlow or, if that is not in the table, the last one before it with the same major version
     toolkit = max((v for v in TOOLKIT_DRIVERS if v[0] == cuda[0] and v <= cuda), default=None)
     if oldest_driver is None or toolkit is None:

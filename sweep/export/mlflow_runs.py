@@ -29,8 +29,8 @@ from sweep.text import encodable
 FORBIDDEN = r"[^/\w.\- :]"  # not allowed in names of parameters and metrics
 _LONGEST_NAME, _LONGEST_PARAM, _LONGEST_TAG = 250, 6000, 5000  # maximum number of characters
 _MOST_METRICS, _MOST_PARAMS = 900, 100  # maximum number in one request; 1000 together
-_ID_TAG, _TRIAL_TAG, _EXPORTED_TAG, _NOTE_TAG = "sweep.id", "sweep.trial", "sweep.exported", "sweep.note"
-_ENDED_TAG = "sweep.ended"
+_ID_TAG, _TRIAL_TAG = "sweep.id", "sweep.trial"
+_EXPORTED_TAG, _NOTE_TAG, _ENDED_TAG = "sweep.exported", "sweep.note", "sweep.ended"
 _MLFLOW_STATUS = {
     Status.RUNNING: "RUNNING",
     Status.INTERRUPTED: "SCHEDULED",
@@ -188,7 +188,8 @@ class _Export:
                 self._experiment, _to_ms(started), {_ID_TAG: sweep.identity}, sweep.name
             )
         run_id = str(run.info.run_id)
-        best = next(iter(sweep.ranking.best), None)  # the best configuration, the first one of several
+        # the best configuration; the first one of a Pareto front
+        best = next(iter(sweep.ranking.best), None)
         tags = {
             **_make_provenance_tags(sweep.info),
             "sweep.state": sweep.state,
@@ -264,7 +265,8 @@ class _Export:
             "sweep.reason": trial.status_reason,
             **{f"sweep.{name}": str(fact) for name, fact in run.facts.items()},
         }
-        tags.pop(_NOTE_TAG, None)  # one of the facts; `_make_note_tags` and `_update_note` care for it
+        # one of the facts, but `_make_note_tags` and `_update_note` care for it
+        tags.pop(_NOTE_TAG, None)
         return _shorten_tags(tags)
 
     def _update_tags(self, old: Any, tags: Mapping[str, str]) -> None:
