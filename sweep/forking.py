@@ -11,7 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from sweep import interruption
@@ -34,7 +34,7 @@ class ForkServer:
         """Start a server for trials with ``cpus`` CPU cores each, without waiting for it. Raises OSError if that fails.
 
         Libraries get a number of threads that follows from ``cpus``, or is that of ``OMP_NUM_THREADS`` if it is set;
-        they read it when they are imported.
+        they read it when they are imported. The server and its workers see no GPU.
         """
         self.name = f"sweep-{uuid.uuid4().hex}"
         self.threads = _count_threads(cpus)
@@ -60,7 +60,10 @@ class ForkServer:
         self._serves = False
 
     def describe_failure(self) -> str:
-        """Return in one line why the server has ended by itself; ``""`` if it runs. Not to be called after `close`."""
+        """Return in one line why the server has ended by itself; "" if it still runs. Not to be called after `close`.
+
+        It is the last line that the server has written to standard error, or else its exit code.
+        """
         if self._process.poll() is None:
             return ""
         written = os.pread(self._errors, os.fstat(self._errors).st_size, 0)
@@ -79,13 +82,13 @@ class ForkServer:
     def serve(self) -> None:
         """Make the server start workers once it has imported all named modules; further calls do nothing."""
         if not self._serves:
-            self._send([""])
+            self._send([""])  # an empty line ends the list of modules
         self._serves = True
 
     def _send(self, lines: Sequence[str]) -> None:
-        """Write lines to the standard input of the server; ignored if the server has ended."""
+        """Write lines to the standard input of the server; do nothing if the server has ended."""
         if self._process.stdin is not None:
-            with suppress(BrokenPipeError):  # it has failed
+            with suppress(BrokenPipeError):  # the server has ended
                 self._process.stdin.write("".join(f"{line}\n" for line in lines).encode())
                 self._process.stdin.flush()
 
@@ -126,7 +129,7 @@ def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None
         yield
         return
     if can_fork(gpus):
-        with suppress(OSError):  # as above
+        with suppress(OSError):  # `serving` tries again here, too
             _early_servers.append(ForkServer(cpus))
     try:
         yield
@@ -137,7 +140,9 @@ def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None
 def _correct_early_server(cpus: float, gpus: float) -> None:
     """End the server that was started early unless it suits trials with ``cpus`` and ``gpus``, and start one that does.
 
-    Does nothing if none was started early, and starts none if workers with ``gpus`` cannot be forked.
+    A server suits them if workers with ``gpus`` can be forked, and libraries get the same number of threads. Does
+    nothing if no server was started early, and starts none if workers with ``gpus`` cannot be forked. Raises OSError if
+    the start fails; then there is no server any more.
     """
     if not _early_servers or (can_fork(gpus) and _early_servers[0].threads == _count_threads(cpus)):
         return
@@ -171,15 +176,21 @@ def serving(
 
     ``cpus`` and ``gpus`` are those of a trial. Yields None if workers cannot be forked. A server started early is
     replaced if it does not suit the trials; it, or its replacement, stays until the end of the `starting_early` block.
-    Without a server started early, a new one is started, which ends with this block. If the server has failed by the
-    end of the block, ``say`` is called with a line for the user. Raises OSError if a server cannot be started.
+    If it already starts workers, for an earlier sweep, it does not import ``modules`` any more. Without a server
+    started early, a new one is started, which ends with this block. If the server has failed by the end of the block,
+    ``say`` is called with a line for the user. Raises OSError if a server cannot be started.
     """
     if not can_fork(gpus):
         yield None
         return
     _correct_early_server(cpus, gpus)
-    # An early server is ended by the block that has started it.
-    with nullcontext(_early_servers[0]) if _early_servers else closing(ForkServer(cpus)) as server:
+    serving_block: AbstractContextManager[ForkServer]
+    if _early_servers:
+        # left running here: the block of `starting_early` ends it
+        serving_block = nullcontext(_early_servers[0])
+    else:
+        serving_block = closing(ForkServer(cpus))
+    with serving_block as server:
         server.import_modules(modules)
         server.serve()
         try:

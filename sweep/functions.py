@@ -89,7 +89,7 @@ class Reporter:
         self._restored = restored
         self._accumulate = assignment.accumulate
         self._objective = assignment.objective
-        self._looked = restored is None  # whether the function has read `restored`, or need not
+        self._restored_read = restored is None  # whether the function has read `restored`, or need not
         self._splits = False  # whether the function has read `accumulate`
         self._checkpoint: Checkpoint | None = None  # as passed to the last report
         self._over = False  # whether the trial is to end
@@ -120,9 +120,9 @@ class Reporter:
 
     @property
     def share(self) -> float:
-        """The share of the trial's epochs or of its minutes that is used, whichever is larger; at most 1.
+        """The share of the trial's epochs or of its minutes that is used, whichever is larger: from 0 to 1.
 
-        The minutes include the time since the last report.
+        The minutes are those of training, with the time since the last report and that before a restored checkpoint.
         """
         return self._assignment.share_used(
             self.epoch, self._trained_s + time.perf_counter() - self._since
@@ -134,7 +134,7 @@ class Reporter:
 
         If there is one, it must be read before the first report.
         """
-        self._looked = True
+        self._restored_read = True
         return self._restored
 
     @property
@@ -148,7 +148,7 @@ class Reporter:
 
     @property
     def training(self) -> Mapping[str, Value]:
-        """The ``training`` block of the sweep file; which of its keys are read is recorded in `training_read`."""
+        """The ``training`` block of the sweep file; each key that is read from it is added to `training_read`."""
         return self._training
 
     @property
@@ -181,20 +181,20 @@ class Reporter:
     ) -> bool:
         """Report one epoch, and wait for the decision on it; return whether to continue training.
 
-        Pass metrics by name or as a mapping. ``checkpoint`` saves this epoch if a checkpoint is due: a callable that
-        writes into the folder passed to it, or the path of a file or folder to copy. After False, the function must
-        return; its next report ends it.
+        Pass metrics by name or as a mapping; of a metric that is in both, the one by name counts. ``checkpoint`` saves
+        this epoch if a checkpoint is due: a callable that writes into the folder passed to it, or the path of a file or
+        folder to copy. After False, the function must return; its next report ends it by an exception of sweep.
 
         Raises TypeError if no metric is passed or a value is not a number, ValueError if a value is too large for a
         float or ``checkpoint`` is a path that does not exist, RuntimeError if the function has not read the checkpoint
         that it must continue from (`restored`) or calls this in a process that it has forked, and Incompatible if the
-        file asks for folds and the function has not read `fold`.
+        file asks for folds and the function has not read `fold`. None of these counts as an epoch.
         """
         if os.getpid() != self._process:  # nobody would answer there
             raise RuntimeError(
                 "report() is called in a process that the function has forked, expected in the trial's own process"
             )
-        if self._over:  # an earlier report has returned False
+        if self._over:  # an earlier report has returned False, or the trial was ended between two reports
             raise _TrialOver
         values = {}
         for name, value in {**(metrics or {}), **more}.items():
@@ -203,7 +203,7 @@ class Reporter:
             raise TypeError("report() got no metric, expected some by name, as in report(loss=0.5)")
         rate = _convert_if_given("learning_rate", learning_rate)
         speed = _convert_if_given("examples_per_s", examples_per_s)
-        if not self._looked:
+        if not self._restored_read:
             raise RuntimeError(
                 f"trial {self._assignment.trial} goes on after epoch {self.epoch}, and its function has not read "
                 "report.restored, the folder that it saved its checkpoint into"
@@ -232,7 +232,10 @@ class Reporter:
         return not self._over
 
     def _wait_for_message(self) -> EpochReported | _End:
-        """Return the next message of the function's thread. Waits in short intervals so that Ctrl-C is handled."""
+        """Wait for the next message of the function's thread, without a limit, and return it.
+
+        It is a reported epoch or the end of the function. The wait is in short intervals, so that Ctrl-C is handled.
+        """
         while True:
             try:
                 return self._messages.get(timeout=_LISTEN_S)
@@ -242,9 +245,9 @@ class Reporter:
     def _report_returned(self, value: object) -> None:
         """Report ``value``, which the function returned without having reported: its metrics, or only the objective.
 
-        A mapping is reported as metrics, and any other value as the objective. None, True and False are ignored, and so
-        is a single value if the sweep has no objective. Raises TrainableError if it is a model, and the errors of a
-        report, such as TypeError for a value that is not a number.
+        A mapping is reported as one epoch's metrics, and any other value as the objective of one epoch. None, True and
+        False are ignored, and so is a single value if the sweep has no objective. Waits as a report does. Raises
+        TrainableError if it is a model, and the errors of a report, such as TypeError for a value that is not a number.
         """
         if callable(getattr(value, "fit", None)) and callable(getattr(value, "compile", None)):
             raise TrainableError(
@@ -275,9 +278,9 @@ class FunctionTrainable:
         self._waits = False  # whether the function is blocked in its report
         self._restored: Path | None = None
         self._epoch = 0  # of the checkpoint in `_restored`
-        self._waited = Plateau(maximize=False)  # for `training.patience`
-        self._started: float | None = None
-        self._train_s = 0.0
+        self._plateau = Plateau(maximize=False)  # epochs without a better objective, for `training.patience`
+        self._started: float | None = None  # when the function was called, in seconds since 1970
+        self._train_s = 0.0  # in the epochs reported since then
         self._before_s = 0.0  # trained before the checkpoint that the trial continues from
         self._number_read_before = False  # and whether `Reporter.trial` was read by then
         # Undoes between trials what the function changes in the author's modules.
@@ -318,7 +321,8 @@ class FunctionTrainable:
     def begin(self, assignment: Assignment) -> None:
         """End the previous trial, undo its changes to the author's modules as far as possible, and begin a new trial.
 
-        The function is not called yet; the first call of `train` does so.
+        If the function of the previous trial waits in a report, this waits until it has ended. The function is not
+        called yet; the first call of `train` does so.
         """
         self.end_trial()
         self._starting_values.begin_trial(
@@ -327,7 +331,7 @@ class FunctionTrainable:
             make_listener=_make_listener,
             before_end=lambda: None,
         )
-        self._waited = Plateau(assignment.maximize)
+        self._plateau = Plateau(assignment.maximize)
         self._assignment = assignment
         self._run = None
         self._restored = None
@@ -340,8 +344,9 @@ class FunctionTrainable:
     def train(self, report: Report) -> None:
         """Run the function until it returns, or until ``report`` returns False; it then waits inside its report.
 
-        A further call lets it continue there. Raises Stopped if the objective has not improved for
-        ``training.patience`` epochs, RuntimeError if no trial has begun, and whatever the function raised.
+        A further call lets it continue there; there must be none after the function has ended. Raises Stopped if the
+        objective has not improved for ``training.patience`` epochs, while the function waits, RuntimeError if no trial
+        has begun, and whatever the function or ``report`` raises.
         """
         run = self._run or self._start_function()
         self._check_patience()  # it may be exhausted already, in a trial that was restored
@@ -366,26 +371,27 @@ class FunctionTrainable:
             return
         value = epoch.metrics.get(self._assignment.objective)
         if value is not None:
-            self._waited.count_epoch(value)
+            self._plateau.count_epoch(value)
 
     def _check_patience(self) -> None:
-        """Raise Stopped if ``training.patience`` is exhausted."""
+        """Raise Stopped if the file has ``training.patience`` and as many epochs brought no better objective."""
         training = {} if self._assignment is None else self._assignment.training
-        if is_exhausted(self._waited, training):
+        if is_exhausted(self._plateau, training):
             raise Stopped(
-                f"no better objective in {self._waited.waited} epochs (training.patience)"
+                f"no better objective in {self._plateau.waited} epochs (training.patience)"
             )
 
     def end_trial(self) -> str:
         """End the function if it waits in a report, by returning False to it, and wait until it has ended.
 
-        Return a line about the error that the function then raised, or "". If it does not wait, its next report ends
-        it.
+        Returns a line about the error that the function then raised, or "". If it does not wait in a report, its next
+        report ends it, and this returns "" at once.
         """
         run = self._run
-        if run is None or not self._waits:  # nothing waits for an answer
-            if run is not None:
-                run._over = True  # an interrupted run; the function's next report ends it
+        if run is None:
+            return ""
+        if not self._waits:  # it has ended, or runs on after an interruption: nothing waits for an answer
+            run._over = True
             return ""
         self._waits = False
         run._answers.put(False)
@@ -399,10 +405,10 @@ class FunctionTrainable:
         return f"its function raised {type(error).__name__} when it was told to end: {error}"
 
     def save(self, folder: Path) -> None:
-        """Write the checkpoint of the last report into ``folder``, with a file about the trial's progress.
+        """Write the checkpoint of the last report into the existing ``folder``, with a file about the trial's progress.
 
-        Raises RuntimeError if that report had no checkpoint, and the errors of copying or of the function's own
-        callable.
+        Raises RuntimeError if there is no report or it had no checkpoint, and the errors of copying, of writing or of
+        the function's own callable.
         """
         run = self._run
         if run is None:
@@ -417,17 +423,19 @@ class FunctionTrainable:
             shutil.copytree(checkpoint, folder, dirs_exist_ok=True)
         else:
             shutil.copy2(checkpoint, folder)
-        about: dict[str, object] = {"epoch": run.epoch, "waited": self._waited.state()}
+        about: dict[str, object] = {"epoch": run.epoch, "waited": self._plateau.state()}
         if self._has_read_number():
             about["by_number"] = True
-        if run.minutes is not None:  # without them, the epochs alone tell how far the trial is
+        if run.minutes is not None:  # without a limit, the epochs alone tell how far the trial is
             about["trained_s"] = self._before_s + self._train_s
         (folder / _ABOUT).write_text(json.dumps(about))
 
     def restore(self, folder: Path) -> int:
         """Make the checkpoint in ``folder`` available as `Reporter.restored`; return the epoch in which it was saved.
 
-        Called after `begin` and before `train`.
+        The counts of ``training.patience`` and of the minutes continue from the checkpoint. Called after `begin` and
+        before `train`. ``folder`` must stay until then. Raises OSError, ValueError or KeyError if its file about the
+        trial's progress is missing or damaged.
         """
         self._restored = folder
         about = json.loads((folder / _ABOUT).read_text())
@@ -436,33 +444,33 @@ class FunctionTrainable:
         # checkpoints of earlier releases lack it
         self._before_s = float(about.get("trained_s", 0.0))
         if "waited" in about:  # checkpoints of earlier releases lack it
-            self._waited.restore(about["waited"])
+            self._plateau.restore(about["waited"])
         return self._epoch
 
     def facts(self) -> Facts:
         """Return facts about the trial: node, devices, training time, and whether it is reproducible.
 
-        The data's fingerprint is the function's attribute ``data`` if that is a text, together with
-        ``training.data_seed`` if the file has one, by which the function may load its data.
+        The training time is that of the epochs reported since `begin`, without those before a restored checkpoint. The
+        data's fingerprint is the function's attribute ``data`` if that is a text, together with ``training.data_seed``
+        if the file has one, by which the function may load its data; otherwise it is None. The trial is not
+        reproducible if the author's modules are known to differ in a repetition, as after random draws at their import.
         """
-        if self._assignment is None:
-            gpus = 0.0
-        else:
-            gpus = self._assignment.devices.real_gpus
-        if gpus:  # the variable lists those that this process may use
-            visible_gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        else:
-            visible_gpus = ""
+        assignment = self._assignment
         devices = "cpu"
-        if visible_gpus:
-            devices = ",".join(f"gpu:{number}" for number in visible_gpus.split(","))
+        if assignment is not None and assignment.devices.real_gpus:
+            # the variable lists those that this process may use
+            visible_gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+            if visible_gpus:
+                devices = ",".join(f"gpu:{number}" for number in visible_gpus.split(","))
         data = getattr(self._function, "data", None)
-        if isinstance(data, str) and self._assignment is not None:
-            seed = self._assignment.training.get("data_seed")
-            data = data if seed is None else f"{data}; data_seed {seed}"
+        if isinstance(data, str) and assignment is not None:
+            seed = assignment.training.get("data_seed")
+            if seed is not None:
+                data = f"{data}; data_seed {seed}"
+        # what makes the trial differ when it is repeated; "" if nothing is known
         differs = self_changing.describe()
-        if not differs and self._assignment is not None:
-            differs = imports.explain_import_difference(self._assignment.data_seed)
+        if not differs and assignment is not None:
+            differs = imports.explain_import_difference(assignment.data_seed)
         return Facts(
             data=data if isinstance(data, str) else None,
             data_reads="{}",  # no parameters: the attribute is the same for all trials
@@ -476,13 +484,13 @@ class FunctionTrainable:
         )
 
     def _has_read_number(self) -> bool:
-        """Return whether the function has read `Reporter.trial` in this trial, including before its checkpoint."""
+        """Return whether the function has read `Reporter.trial` in this trial, now or before a restored checkpoint."""
         return self._number_read_before or (self._run is not None and self._run._number_read)
 
     def _start_function(self) -> Reporter:
-        """Seed the global random generators, and start the function in a new thread; return its reporter.
+        """Seed the global random generators, and start the function in a new thread; return its reporter at once.
 
-        Raises RuntimeError if no trial has begun.
+        The reporter is kept in ``_run``. Raises RuntimeError if no trial has begun.
         """
         assignment = self._assignment
         if assignment is None:
@@ -492,21 +500,21 @@ class FunctionTrainable:
         run = self._run = Reporter(assignment, self._restored, self._epoch, self._before_s)
         hp = Hyperparameters(assignment.params)
         hp.set_lengths(epochs=assignment.epochs if assignment.counts_epochs else None)
-        call_arguments = (hp, *((run,) if self._takes_report else ()))
+        call_arguments: tuple[object, ...] = (hp, run) if self._takes_report else (hp,)
 
         def run_function() -> None:
-            """Call the function, and report what it returned if it has reported nothing.
+            """Call the function, and report what it returned if it has reported nothing and was not told to end.
 
             Then put its end, or the error that it raised, into the messages of the reporter. A process that the
-            function has forked ends here.
+            function has forked, and in which it returns or raises as well, ends here.
             """
             process = os.getpid()
             error: BaseException | None = None
             try:
                 returned = self._function(*call_arguments)
                 is_child = os.getpid() != process
-                # it has reported no epoch
-                if run.epoch == self._epoch and not run._over and not is_child:
+                has_reported = run.epoch != self._epoch
+                if not has_reported and not run._over and not is_child:
                     run._report_returned(returned)
             except _TrialOver:  # it has reported again after False, and is ended by this
                 pass
@@ -522,9 +530,11 @@ class FunctionTrainable:
 
 
 def _end_child(error: BaseException | None) -> NoReturn:
-    """End a process that a function has forked as Python ends its main thread; ``error`` is what the function raised.
+    """End this process, which a function has forked, as if the function were its main program.
 
-    The process ends by `os._exit`: libraries such as Ray, whose threads it lacks, would wait for them in a normal exit.
+    ``error`` is what the function raised, or None. It is printed, and the exit code is 1; for SystemExit, it is that of
+    the error, and only a message is printed. Without an error, the exit code is 0. The process ends by `os._exit`:
+    libraries such as Ray, whose threads it lacks, would wait for them in a normal exit.
     """
     code = 0
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
@@ -543,7 +553,7 @@ def _end_child(error: BaseException | None) -> NoReturn:
 
 
 def _make_listener(recorded: RecordedValues) -> imports.Listener:
-    """Return a function that adds the starting values of each module that is imported later to ``recorded``."""
+    """Return a function of a module, to be called after its import, that adds its starting values to ``recorded``."""
     return lambda module: recorded.record(namespaces.list_namespaces_of_module(module))
 
 
@@ -568,16 +578,16 @@ def takes_report(function: Callable[..., object]) -> bool:
 
 
 def _convert_if_given(name: str, value: Any) -> float | None:
-    """Return ``value`` as a float; None if it is None. Raises the errors of `_convert_to_float`."""
+    """Return ``value`` as a float, or None if it is None. Raises the errors of `_convert_to_float`."""
     if value is None:
         return None
     return _convert_to_float(name, value)
 
 
 def _convert_to_float(name: object, value: Any) -> float:
-    """Convert a number of any library to a float; NaN is accepted, a text is not.
+    """Convert a number of any library to a float; NaN, infinities and booleans are accepted, texts are not.
 
-    Raises TypeError for anything else, and ValueError for a number too large for a float; both name the metric
+    Raises TypeError for anything else, and ValueError for a whole number too large for a float; both name the metric
     ``name``.
     """
     try:
@@ -612,10 +622,14 @@ def load_trainable(
 ) -> Callable[[], Trainable]:
     """Import the class or function ``module:Name``; return a callable without arguments that creates trainables of it.
 
-    ``folders`` are put on the import path. ``seed`` determines the random numbers that modules draw while they are
-    imported. ``given`` is the class or function itself if no module contains it; then ``trainable`` only names it. The
-    package of the class or function counts as the author's from then on, and garbage is collected as usual
-    (`garbage.collect_as_usual`). Raises TrainableError as `make_trainable_factory` does, or whatever the import raises.
+    ``folders`` are put at the front of the import path. ``seed`` determines the random numbers that modules draw while
+    they are imported. ``given`` is the class or function itself if no module contains it; then ``trainable`` only names
+    it, and nothing is imported.
+
+    From then on, the package of the class or function counts as the author's, what the author's code reads is recorded
+    if something was imported, and garbage is collected as usual (`garbage.collect_as_usual`). Raises TrainableError as
+    `make_trainable_factory` does, or if this process has imported another module of that name, and whatever else the
+    import raises.
     """
     garbage.collect_as_usual()  # models are about to be made in this process
     make_importable(folders)
@@ -634,8 +648,9 @@ def load_trainable(
 def make_trainable_factory(target: object, name: str) -> Callable[[], Trainable]:
     """Return a callable without arguments that creates trainables of a class or function; ``name`` is for messages.
 
-    Raises TrainableError if ``target`` is something else, a class that lacks methods of `Trainable`, or a function that
-    cannot be called with ``(hp, report)`` or ``(hp)``.
+    If a class has ``__trainable__``, that is called with an instance of the class, and makes the trainable. Raises
+    TrainableError if ``target`` is something else, a class that lacks methods of `Trainable`, or a function that cannot
+    be called with ``(hp, report)`` or ``(hp)``.
     """
     if not isinstance(target, type):
         if not callable(target):
@@ -650,14 +665,14 @@ def make_trainable_factory(target: object, name: str) -> Callable[[], Trainable]
             f"{name} lacks the methods {', '.join(missing)} of sweep.contract.Trainable; "
             "derive it from trainables.keras_trainable.KerasTrainable"
         )
-    wrap = getattr(target, "__trainable__", None)
-    if wrap is None:
+    make_trainable = getattr(target, "__trainable__", None)
+    if make_trainable is None:
         return cast(type[Trainable], target)
-    return lambda: cast(Trainable, wrap(target()))
+    return lambda: cast(Trainable, make_trainable(target()))
 
 
 def list_missing_methods(kind: type) -> list[str]:
-    """Return the names of the methods of `Trainable` that a class lacks; none if its ``__trainable__`` is callable."""
+    """Return the names of the methods of `Trainable` that a class lacks; [] if its ``__trainable__`` is callable."""
     if callable(getattr(kind, "__trainable__", None)):
         return []
     missing = []
@@ -672,9 +687,9 @@ def offers_method(
 ) -> bool:
     """Return whether trainables have the optional method ``method`` of the contract, without creating a trainable.
 
-    Also returns True if only an instance could show it. The other arguments are those of `load_trainable`, which finds
-    the module imported later, so that its random numbers must be those of the same seed. Raises whatever the import
-    raises.
+    Also returns True if only a trainable itself could show it. The other arguments are those of `load_trainable`, and
+    the module is imported as there. It stays imported, so ``seed`` must be the one that `load_trainable` gets later.
+    Raises whatever the import raises, and TrainableError if this process has another module of that name.
     """
     make_importable(folders)
     imports.treat_as_author_package(trainable.partition(":")[0])
@@ -684,9 +699,10 @@ def offers_method(
         else:
             loaded = given
     kind = getattr(loaded, "__trainable__", loaded)
-    # `__trainable__` is a function: what it returns is not known without calling it
-    only_an_object_tells = kind is not loaded and not isinstance(kind, type)
-    return only_an_object_tells or callable(getattr(kind, method, None))
+    if kind is not loaded and not isinstance(kind, type):
+        # `__trainable__` is a function: what it returns is not known without calling it
+        return True
+    return callable(getattr(kind, method, None))
 
 
 def load_extension(
@@ -694,9 +710,9 @@ def load_extension(
 ) -> Any:
     """Import and return the searcher, scheduler or the like that a sweep file names as ``module:Name``.
 
-    Raises InputError if it cannot be imported or called, or is a class that lacks one of ``methods``; what a function
-    returns is not checked. ``where`` is the key of the file and ``contract`` the name of the required interface, both
-    for the message.
+    ``folders`` are put at the front of the import path. Raises InputError if it cannot be imported or called, or is a
+    class that lacks one of ``methods``; what a function returns is not checked. ``where`` is the key of the file and
+    ``contract`` the name of the required interface, both for the message.
     """
     found = import_target(target, folders, where)
     missing = []
@@ -716,9 +732,9 @@ def load_extension(
 
 
 def import_target(target: str, folders: Sequence[Path], where: str) -> Any:
-    """Import ``module:Name`` and return the object, after putting ``folders`` on the import path.
+    """Import ``module:Name`` and return the object, after putting ``folders`` at the front of the import path.
 
-    Raises InputError about the place ``where`` if that fails.
+    Raises InputError about ``where``, a key of the sweep file, if that fails for any reason.
     """
     try:
         make_importable(folders)
@@ -728,7 +744,7 @@ def import_target(target: str, folders: Sequence[Path], where: str) -> Any:
 
 
 def make_importable(folders: Iterable[Path]) -> None:
-    """Put ``folders`` at the front of ``sys.path``, in their order and each once; those further behind are moved.
+    """Put ``folders`` at the front of ``sys.path``, in their order, and remove them further behind.
 
     `inspection` searches them in the same order.
     """
@@ -754,12 +770,12 @@ def _refuse_other_module(module: str, folders: Sequence[Path]) -> None:
     """Raise TrainableError if a loaded module is not the one that is found in ``folders``, if any is.
 
     This process has then imported another one of that name before, for another sweep or as a part of Python. Of a
-    module in a package, the package is compared.
+    module in a package, only the outermost package is compared. One without a file is not compared.
     """
     name = module.partition(".")[0]
     loaded = getattr(sys.modules[name], "__file__", None)
     found = importlib.machinery.PathFinder.find_spec(name, list(map(str, folders)))
-    if loaded is None or found is None or found.origin is None:  # a package without a file
+    if loaded is None or found is None or found.origin is None:  # no file of one of them is known
         return
     if Path(loaded).resolve() != Path(found.origin).resolve():
         raise TrainableError(

@@ -17,9 +17,12 @@ _usual: list[tuple[int, int, int]] = []  # thresholds from before `collect_rarel
 
 
 def collect_rarely() -> None:
-    """Make Python's garbage collector run only after every 50,000 new objects, until `collect_as_usual`."""
+    """Make Python's garbage collector run only after every 50,000 new objects, until `collect_as_usual`.
+
+    Only the threshold of the youngest generation changes.
+    """
     _usual.append(gc.get_threshold())
-    gc.set_threshold(NEW_OBJECTS)
+    gc.set_threshold(NEW_OBJECTS)  # the other two thresholds stay
 
 
 def collect_as_usual() -> None:
@@ -27,7 +30,7 @@ def collect_as_usual() -> None:
 
     Needed before a model is trained here, because objects that are garbage may hold tensors of any size.
     """
-    while _usual:
+    while _usual:  # the thresholds from before the first call are restored last
         gc.set_threshold(*_usual.pop())
 
 

@@ -30,7 +30,7 @@ def find_coverage(capability: Capability, architectures: Sequence[str]) -> Cover
     ``architectures`` are names such as "sm_80" and "compute_90"; others are ignored. Machine code runs on its own major
     version, from its minor version on. PTX could be compiled for all later versions, but TensorFlow's fails on later
     major versions (tensorflow issues 89272, 97387), so the same rule is used for it. A GPU that is not covered and not
-    older than all architectures is `TOO_NEW`, also if there are none.
+    older than all architectures is `TOO_NEW`, also if there are none. Raises ValueError as `parse_architecture` does.
     """
     machine_code = []
     for name in architectures:
@@ -51,11 +51,11 @@ def find_coverage(capability: Capability, architectures: Sequence[str]) -> Cover
 
 
 def parse_architecture(name: str) -> Capability:
-    """Return the compute capability of an architecture: (8, 0) for "sm_80", (9, 0) for "sm_90a".
+    """Return the compute capability of an architecture: (8, 0) for "sm_80", (9, 0) for "sm_90a", (12, 0) for "sm_120".
 
-    Raises ValueError for a name with fewer than two digits.
+    Its last digit is the minor version. Raises ValueError for a name with fewer than two digits.
     """
-    digits = re.sub(r"\D", "", name)
+    digits = re.sub(r"\D", "", name)  # without all other characters
     return int(digits[:-1]), int(digits[-1])
 
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 def import_extra(module: str, package: str, extra: str) -> ModuleType:
     """Import and return ``module``, which sweep's extra ``extra`` installs.
 
-    Raises `InputError`, which names ``package``, if ``module`` or another module that it imports is missing.
+    Raises `InputError`, which names ``package`` and the extra, if ``module`` or another module that it imports is
+    missing. All other errors of the import pass unchanged.
     """
     try:
         return import_module(module)
@@ -64,8 +65,8 @@ class ExportedTrial:
 
     trial: Trial
     params: Params
-    started: float
-    ended: float | None
+    started: float  # seconds since 1970
+    ended: float | None  # seconds since 1970; None if the trial has not ended
     facts: Mapping[str, object]  # known values of some columns in results/README.md
     epochs: Sequence[Epoch]
 
@@ -92,30 +93,38 @@ class SweepState:
     def runs(self) -> Iterator[ExportedTrial]:
         """Yield all trials with their epochs, in the order of their numbers.
 
-        Epochs are read trial by trial to save memory.
+        Trials without epochs are included. Epochs are converted trial by trial to save memory.
         """
-        read = self.tables
-        times = reading.read_columns(read.trials, ("started_at", "ended_at"))
-        facts = reading.read_columns(read.trials, FACTS)
-        epochs = _Epochs(read)
+        times = reading.read_columns(self.tables.trials, ("started_at", "ended_at"))
+        columns = reading.read_columns(self.tables.trials, FACTS)
+        epochs = _Epochs(self.tables)
+        # the rows of the table are in the order of `sweep.trials`
         for row, (trial, started, ended) in enumerate(
             zip(self.sweep.trials, *times.values(), strict=True)
         ):
+            facts = {}
+            for name, values in columns.items():
+                if values[row] is not None:
+                    facts[name] = values[row]
             yield ExportedTrial(
                 trial,
                 trial.params,
                 started.timestamp(),
                 None if ended is None else ended.timestamp(),
-                {name: column[row] for name, column in facts.items() if column[row] is not None},
+                facts,
                 epochs.read(trial.trial),
             )
 
 
 def read_sweep_state(folder: ResultsFolder) -> SweepState:
-    """Read everything that can be exported from a sweep, as it is now. Raises `StoreError` if the sweep is damaged."""
+    """Return everything that can be exported from a sweep, as its log is now; nothing is written.
+
+    Raises `StoreError` if its log, a table or sweep.json is damaged or cannot be read.
+    """
     tables = reading.read_tables(folder)
     sweep = make_sweep(folder, tables)
     info = folder.read_info()
+    # two sweeps of one name have begun at different times
     named = f"{info.name}\n{tables.history.started!r}"
     identity = hashlib.blake2b(named.encode("utf-8", "backslashreplace"), digest_size=6).hexdigest()
     return SweepState(sweep, info, sweep.state, identity, tables)
@@ -124,23 +133,25 @@ def read_sweep_state(folder: ResultsFolder) -> SweepState:
 def make_allowed_names(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
     """Map names to unique names of at most ``longest`` characters in which nothing matches ``pattern``.
 
-    ``pattern`` is a regular expression; each match is replaced by ``_``. Names that are allowed already are unchanged;
-    a replacement that is taken gets a number.
+    ``pattern`` is a regular expression, and each match is replaced by ``_``. Names that are too long lose their end,
+    and an empty name becomes ``_``. Names that are allowed already are unchanged. A replacement that is taken gets a
+    number from 2 on, as in ``name_2``.
     """
-    taken = set()
+    taken = set()  # the new names given out so far
     for name in names:
         if 0 < len(name) <= longest and not re.search(pattern, name):
             taken.add(name)
     new_names = {name: name for name in taken}
     for name in names:
-        if new_names.get(name):  # allowed as it is, or seen before
+        if name in new_names:  # allowed as it is, or a duplicate
             continue
         base = re.sub(pattern, "_", name)[:longest] or "_"
         new_name = base
         number = 1
         while new_name in taken:
             number += 1
-            new_name = f"{base[: longest - 1 - len(str(number))]}_{number}"
+            end = f"_{number}"
+            new_name = f"{base[: longest - len(end)]}{end}"
         new_names[name] = new_name
         taken.add(new_name)
     return new_names
@@ -150,17 +161,16 @@ def name_scalars(metrics: pa.Table) -> dict[str, str]:
     """Return, for each measured column of the table of epochs, the name to export it under.
 
     A column ``metric.NAME`` is exported as ``NAME``, any other measured column with the prefix ``run/``. Columns such
-    as the trial and the epoch (`NOT_MEASURED`) are left out.
+    as the trial and the epoch (`NOT_MEASURED`) are left out. The columns of metrics come last.
     """
-    own = []
-    for name in metrics.column_names:
-        if name not in NOT_MEASURED:
-            own.append(name)
     of_metrics = {}
-    for name in own:
+    of_others = {}
+    for name in metrics.column_names:
         if name.startswith("metric."):
             of_metrics[name] = name.removeprefix("metric.")
-    return {name: f"run/{name}" for name in own if name not in of_metrics} | of_metrics
+        elif name not in NOT_MEASURED:
+            of_others[name] = f"run/{name}"
+    return of_others | of_metrics
 
 
 class _Epochs:
@@ -168,13 +178,14 @@ class _Epochs:
 
     def __init__(self, read: Tables) -> None:
         self._table = read.metrics
-        trials, first = np.unique(numbers(read.metrics, "trial"), return_index=True)
-        # the table is sorted by trial, so the rows of one end where those of the next begin
-        edges = [*first.tolist(), read.metrics.num_rows]
+        trials, first_rows = np.unique(numbers(read.metrics, "trial"), return_index=True)
+        # the table is sorted by trial, so the rows of one trial end where those of the next begin
+        edges = [*first_rows.tolist(), read.metrics.num_rows]
+        # by trial: its first row, and the row after its last one
         self._rows = {
             int(trial): (edges[at], edges[at + 1]) for at, trial in enumerate(trials.tolist())
         }
-        self._names = name_scalars(read.metrics)
+        self._name_by_column = name_scalars(read.metrics)
 
     def read(self, trial: int) -> list[Epoch]:
         """Return the epochs of a trial in the order of the table; [] if it has none.
@@ -185,23 +196,21 @@ class _Epochs:
             return []
         start, end = self._rows[trial]
         columns = self._table.slice(start, end - start).to_pydict()
-        named = []
-        for column, name in self._names.items():
-            named.append((name, columns[column]))
         epochs = []
         for row, (epoch, time) in enumerate(
             zip(columns["epoch"], columns["timestamp"], strict=True)
         ):
             scalars = {}
-            for name, values in named:
-                if values[row] is not None:
-                    scalars[name] = values[row]
+            for column, name in self._name_by_column.items():
+                value = columns[column][row]
+                if value is not None:
+                    scalars[name] = value
             epochs.append(Epoch(epoch, time.timestamp(), scalars))
         return epochs
 
 
 def export_csv(folder: ResultsFolder, target: Path) -> list[Path]:
-    """Write ``trials.csv`` and ``metrics.csv`` into the folder ``target``, creating it; return both paths.
+    """Write ``trials.csv`` and ``metrics.csv`` into the folder ``target``, creating it; return their paths in order.
 
     Existing files of these names are replaced. Raises `StoreError` if the sweep is damaged or the disk cannot be
     written.

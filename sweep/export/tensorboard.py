@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import IO
@@ -35,7 +35,7 @@ _PATTERN = "events.out.tfevents.*.sweep"
 
 
 def import_events() -> ModuleType:
-    """Return the module `sweep.export.tensorboard_events`. Raises `InputError` if TensorBoard is not installed."""
+    """Import and return `sweep.export.tensorboard_events`. Raises `InputError` if TensorBoard is not installed."""
     runs.import_extra("tensorboard.summary.writer.record_writer", "tensorboard", "tensorboard")
     return runs.import_extra("sweep.export.tensorboard_events", "tensorboard", "tensorboard")
 
@@ -52,6 +52,7 @@ class _EventFileState:
 class EventFiles:
     """The TensorBoard event files of one sweep. Only one thread and one process may use them at a time.
 
+    After an error, the object must be closed and another one made, which begins where the files end on disk.
     The constructor locks the folder. It raises `RefusedError` if another process holds the lock, and `StoreError` if
     the log is missing, although tables or event files were made from it.
     """
@@ -86,52 +87,59 @@ class EventFiles:
             )
 
     def _reset_state(self) -> None:
-        """Reset the state of this object to that of a sweep without files; files themselves stay."""
+        """Set the state of this object to that of a log of which nothing was read; the files themselves stay."""
+        # how much of the log was read, and the `log.mark` of that byte when the state was saved last
         self._log_bytes, self._mark = 0, ""
         self._ledger = Ledger(keep_epochs=False)
         self._numbering = Numbering(trials_each=self._trials_each)
         self._trials: dict[int, _EventFileState] = {}
-        self._metrics: list[str] = []
-        self._pending: dict[int, bytearray] = {}
-        # files that this process has truncated to their recorded size
-        self._touched: set[int] = set()
+        self._metrics: list[str] = []  # those that the file of the HParams tab declares
+        self._pending: dict[int, bytearray] = {}  # by trial: records that are not written yet
+        # trials whose files end where they should, so that records can be appended
+        self._truncated: set[int] = set()
 
     def close(self) -> None:
-        """Release the lock on the event files."""
+        """Release the lock on the event files; nothing is written."""
         self._lock.close()
 
     def update(self) -> int:
         """Write the events that were added to the log since the last update; return the number of all trials so far.
 
-        If the log was replaced, or a person has changed the space, all event files are written anew; if there is no
-        log, nothing is written. Raises `StoreError` if the log is damaged or the disk cannot be written.
+        If the log was replaced, or a person has changed the space, all event files are deleted and written anew. If
+        there is no log, nothing is written. How far the files go is saved in written.json. Raises `StoreError` if the
+        log is damaged, sweep.json cannot be read, or the disk cannot be written.
         """
         path = self._sweep.log
-        if path.exists():
-            is_space_other = self._follow_space()
-            if is_space_other or log.was_replaced(path, self._log_bytes, self._mark):
-                self._start_over()
-            for change, end in self._ledger.follow(path, self._log_bytes):
-                self._follow_numbering(change)
-                self._process_change(change)
-                before = self._log_bytes
-                self._log_bytes = end
-                # whenever the log passes a multiple of this size, so that a long log does not pile up in memory
-                if end // FLUSH_BYTES > before // FLUSH_BYTES:
-                    self._write_pending()
-            self._write_pending()
-            self._save_state()
+        if not path.exists():
+            return len(self._trials)
+        is_space_other = self._follow_space()
+        if is_space_other or log.was_replaced(path, self._log_bytes, self._mark):
+            self._start_over()
+        for change, end in self._ledger.follow(path, self._log_bytes):
+            self._follow_numbering(change)
+            self._process_change(change)
+            before = self._log_bytes
+            self._log_bytes = end
+            # whenever the log passes a multiple of this size, so that a long log does not pile up in memory
+            if end // FLUSH_BYTES > before // FLUSH_BYTES:
+                self._write_pending()
+        self._write_pending()
+        self._save_state()
         return len(self._trials)
 
     def _read_domains(self) -> Mapping[str, Domain | None] | None:
-        """Return the domains of the parameters that vary, as they are now; None if they are unknown."""
+        """Return the domains of the parameters that vary, by name, as the sweep file is now; None if they are unknown.
+
+        They are unknown if sweep.json has no parameters, or this version of sweep refuses its file.
+        """
         space = studies.read_space(self._sweep)
         return None if space is None else space.varying
 
     def _follow_space(self) -> bool:
         """Read the domains again if the sweep file has changed; return whether they are others than before.
 
-        The HParams tab shows only trials with values that its parameters were declared with.
+        The caller must then write all files anew: the HParams tab shows only trials whose values are in the domains
+        that were declared.
         """
         spec = self._sweep.read_info().spec
         if spec == self._spec:
@@ -141,39 +149,44 @@ class EventFiles:
         return self._domains != before
 
     def _restore_state(self) -> None:
-        """Restore the state of an earlier process; delete all event files and start over if they do not match it.
+        """Restore the state that written.json has of an earlier process, so that `update` continues there.
 
-        What a killed process has written beyond that state is truncated.
+        What a killed process has written to event files beyond that state is truncated. If there is no such state, or
+        if it is damaged or of another format, log or space, or an event file is missing or too short, all event files
+        are deleted, and `update` starts over. Raises `StoreError` if the log is damaged or files cannot be deleted.
         """
-        state = self._target / "written.json"
         try:
-            known = json.loads(state.read_bytes())
-            if known["format"] != FORMAT:
+            saved = json.loads((self._target / "written.json").read_bytes())
+            if saved["format"] != FORMAT:
                 raise ValueError("another format")
-            self._log_bytes = int(known["log_bytes"])
-            self._mark = str(known["mark"])
-            is_space_other = known["parameters"] != repr(self._domains)
+            self._log_bytes = int(saved["log_bytes"])
+            self._mark = str(saved["mark"])
+            is_space_other = saved["parameters"] != repr(self._domains)
             if is_space_other or log.was_replaced(self._sweep.log, self._log_bytes, self._mark):
                 raise ValueError("another log or space")
-            self._metrics = known["metrics"]
-            for number, (size, end) in known["trials"].items():
+            self._metrics = saved["metrics"]
+            for number, (size, end) in saved["trials"].items():
                 self._trials[int(number)] = _EventFileState(size, end)
-            for number, one in self._trials.items():
-                size = self._get_path(number).stat().st_size
-                if size < one.size:
+            for number, file_state in self._trials.items():
+                size_on_disk = self._get_path(number).stat().st_size
+                if size_on_disk < file_state.size:
                     raise ValueError("a file is shorter than it was")
-                if size > one.size:
-                    os.truncate(self._get_path(number), one.size)
-            # the ledger and the numbers of configurations are not stored, but follow from the log up to there
-            for change, end in self._ledger.follow(self._sweep.log) if self._log_bytes else ():
-                self._follow_numbering(change)
-                if end >= self._log_bytes:
-                    break
-        except (OSError, KeyError, TypeError, ValueError):  # also if there is no state yet
+                if size_on_disk > file_state.size:
+                    os.truncate(self._get_path(number), file_state.size)
+            # The ledger and the numbers of configurations are not stored, but follow from the log up to there.
+            if self._log_bytes:
+                for change, end_in_log in self._ledger.follow(self._sweep.log):
+                    self._follow_numbering(change)
+                    if end_in_log >= self._log_bytes:
+                        break
+        except (OSError, KeyError, TypeError, ValueError):  # also those that are raised above
             self._start_over()
 
     def _start_over(self) -> None:
-        """Delete all event files and reset the state."""
+        """Delete all event files and reset the state; written.json stays until `_save_state`.
+
+        Raises `StoreError` if a file cannot be deleted.
+        """
         self._reset_state()
         with storing(self._target):
             for path in [*self._target.glob(f"*/{_PATTERN}"), *self._target.glob(_PATTERN)]:
@@ -183,7 +196,8 @@ class EventFiles:
         """Write to written.json how far the event files follow the log, so that `_restore_state` can continue there.
 
         Call it after `_write_pending`, because the sizes of files that it records count what is pending. Nothing is
-        written if the log has not grown.
+        written if nothing of the log was read since the last call. Raises `StoreError` if the log cannot be read or the
+        disk cannot be written.
         """
         mark = log.mark(self._sweep.log, self._log_bytes)
         if mark == self._mark:
@@ -195,21 +209,22 @@ class EventFiles:
             "mark": mark,
             "metrics": self._metrics,
             "parameters": repr(self._domains),
-            "trials": {number: list(asdict(one).values()) for number, one in self._trials.items()},
+            "trials": {number: (one.size, one.end) for number, one in self._trials.items()},
         }
         with replacing(self._target / "written.json") as path:
             path.write_text(json.dumps(known), encoding="utf-8")
 
     def _follow_numbering(self, change: Change) -> None:
-        """Update the numbers of configurations after a change."""
+        """Note a change of ``repeats``, after which trials belong to other configurations."""
         self._numbering = follow_numbering(
             self._numbering, change, self._ledger.trials.values(), self._folds
         )
 
     def _process_change(self, change: Change) -> None:
-        """Add the events for a change of a trial to the pending records of its file.
+        """Add records for a start, an epoch or an end of a trial to the pending ones of its file.
 
-        If a failed trial is tried again, the record of its end is removed from the file.
+        If a failed trial is tried again, all pending records are written, and the next write to its file removes the
+        record of its end. An epoch may also replace the file of the HParams tab. Other changes have no effect.
         """
         match change:
             case Started(trial, start):
@@ -226,17 +241,21 @@ class EventFiles:
                 self._append_records(trial.number, self._events.encode_end(end, trial.epoch))
             case Reopened(trial):  # remove the record of its end
                 self._write_pending()
-                one = self._trials[trial.number]
-                one.size, one.end = one.end or one.size, None
+                file_state = self._trials[trial.number]
+                if file_state.end is not None:
+                    file_state.size = file_state.end
+                file_state.end = None
                 # so that the next write truncates the file to this size
-                self._touched.discard(trial.number)
+                self._truncated.discard(trial.number)
 
     def _name_group(self, trial: TrialState) -> str:
-        """Return the name of a trial's row in the HParams tab, which has one for each configuration and role.
+        """Return the name of a trial's row in the HParams tab: trials of one configuration and role share a row.
 
-        Finalists are numbered in the order in which they got their first fresh seed.
+        It is the number of the configuration for a trial of the search, such as ``00003``, the role and a number for a
+        trial of a finalist, such as ``confirm-00000``, and the role alone for any other trial. Finalists are numbered
+        in the order in which their first trials with a fresh seed started.
         """
-        if trial.place is not None:
+        if trial.place is not None:  # a trial of the search
             return f"{self._numbering.find(trial.place).configuration:05d}"
         if trial.role is not Role.CONFIRM:
             return trial.role.value
@@ -249,18 +268,21 @@ class EventFiles:
 
     @property
     def _first_start(self) -> TrialStarted:
+        """The start of the trial that started first; there must be one."""
         return next(iter(self._ledger.trials.values())).start
 
     @property
     def _hparams(self) -> Mapping[str, Domain | None]:
+        """The parameters to show with their domains; if these are unknown, all of the first trial's, with None."""
         if self._domains is None:
             return dict.fromkeys(self._first_start.params)
         return self._domains
 
     def _announce_metrics(self, metrics: list[str]) -> None:
-        """Write the file of the HParams tab, with parameters and metrics, if a metric is new or no file was written.
+        """Write the file of the HParams tab anew if a metric is new to it, or if no metric was declared yet.
 
-        ``metrics`` are the names that a trial has reported; the objectives come first in the file.
+        The file declares the parameters and all metrics so far, with the objectives first. ``metrics`` are the names
+        that a trial has reported. Raises `StoreError` if the disk cannot be written.
         """
         new = []
         for metric in metrics:
@@ -279,19 +301,20 @@ class EventFiles:
             path.write_bytes(content)
 
     def _append_records(self, trial: int, content: bytes) -> None:
-        """Add records to the pending ones of a trial, which `_write_pending` writes, and count their size."""
+        """Add records to the pending ones of a trial, which `_write_pending` writes, and to the size of its file."""
         self._pending.setdefault(trial, bytearray()).extend(content)
         self._trials[trial].size += len(content)
 
     def _write_pending(self) -> None:
-        """Append the pending records to their files, creating these if necessary.
+        """Append the pending records to their files, creating these if necessary; then none are pending.
 
-        A file that this process has not written yet is first truncated to its recorded size.
+        A file that this process has not written yet, or whose trial was tried again, is first truncated to the size
+        that it should have. Raises `StoreError` if the disk cannot be written.
         """
         for trial, content in self._pending.items():
             path = self._get_path(trial)
             with storing(path):
-                if trial in self._touched:
+                if trial in self._truncated:
                     with path.open("ab") as file:
                         file.write(content)
                     continue
@@ -300,9 +323,9 @@ class EventFiles:
                 with path.open("r+b") as file:
                     # the recorded size counts what is pending
                     file.truncate(self._trials[trial].size - len(content))
-                    file.seek(0, 2)
+                    file.seek(0, os.SEEK_END)
                     file.write(content)
-                self._touched.add(trial)
+                self._truncated.add(trial)
         self._pending.clear()
 
     def _get_path(self, trial: int) -> Path:

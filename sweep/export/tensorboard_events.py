@@ -45,9 +45,10 @@ def encode_experiment(
 ) -> bytes:
     """Return the content of the file that declares metrics and parameters for the HParams tab.
 
-    ``domains`` has the domains of all parameters by name, None where unknown. For parameters without a domain, the type
-    is that of their value in ``example``, the parameters of some trial. ``metrics`` has the names of the metrics.
-    ``started`` is the time of the first trial, in seconds since 1970.
+    ``domains`` has the domains of all parameters by name, None where unknown. If a domain is neither a range nor a
+    choice, the type is that of the parameter's value in ``example``, the parameters of some trial, or text if it lacks
+    the parameter. ``metrics`` has the names of the metrics. ``started`` is the start of the first trial, in seconds
+    since 1970.
     """
     made = api_pb2.Experiment(
         time_created_secs=started,
@@ -86,19 +87,22 @@ def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], grou
 
 
 def encode_epoch(event: EpochReported) -> bytes:
-    """Return a record with the scalars of one epoch.
+    """Return a record with the scalars of one epoch, whose number is the step.
 
-    Values that are not metrics, such as times, get the prefix ``run/``.
+    They are the metrics, and under names with the prefix ``run/`` all other values, such as times, that are not None.
+    If a metric has such a name, it takes its place. Numbers too large for 32 bits become infinite.
     """
-    own: dict[str, float | None] = {
+    others: dict[str, float | None] = {
         "time_s": event.time_s,
         "learning_rate": event.learning_rate,
         "examples_per_s": event.examples_per_s,
         **{column_of_measure(name): value for name, value in event.measures.items()},
     }
-    scalars = {f"run/{name}": number for name, number in own.items() if number is not None} | dict(
-        event.metrics
-    )
+    scalars: dict[str, float] = {}
+    for name, measured in others.items():
+        if measured is not None:
+            scalars[f"run/{name}"] = measured
+    scalars |= event.metrics
     values = []
     for tag, number in scalars.items():
         values.append(summary_pb2.Summary.Value(tag=encodable(tag), simple_value=_float32(number)))
@@ -108,12 +112,14 @@ def encode_epoch(event: EpochReported) -> bytes:
 def encode_end(event: TrialEnded, epochs: int) -> bytes:
     """Return the last record of a trial's file, at step ``epochs``, the trial's last epoch.
 
-    It has the status for the HParams tab, and status and reason for the Text tab. Raises KeyError for an interruption,
-    which is no end.
+    It has the status for the HParams tab, and the status with the reason, if there is one, for the Text tab. Raises
+    KeyError if the status is that of an interruption, which is no end.
     """
     info = plugin_data_pb2.SessionEndInfo(status=_STATUS[event.status], end_time_secs=event.time)
     data = plugin_data_pb2.HParamsPluginData(session_end_info=info)
-    words = f"{event.status}{': ' * bool(event.reason)}{event.reason}"
+    words = f"{event.status}"
+    if event.reason:
+        words += f": {event.reason}"
     text = summary_pb2.Summary.Value(
         tag="status",
         metadata=text_metadata.create_summary_metadata("status", ""),
@@ -141,13 +147,14 @@ def _encode_event(time: float, step: int, values: Iterable[Any]) -> bytes:
 
 
 def _frame_record(event: Any) -> bytes:
-    """Return an event as a record with length and checksums."""
+    """Return an ``Event`` of TensorBoard encoded as a record with its length and checksums."""
     file = io.BytesIO()
     RecordWriter(file).write(event.SerializeToString(deterministic=True))
     return file.getvalue()
 
 
 def _make_hparams_value(tag: str, data: Any) -> Any:
+    """Return a value of a summary that has ``data``, a message of the HParams tab, whose version is set here."""
     data.version = metadata.PLUGIN_DATA_VERSION
     # the package's own function does not serialize deterministically
     content = data.SerializeToString(deterministic=True)
@@ -159,6 +166,10 @@ def _make_hparams_value(tag: str, data: Any) -> Any:
 
 
 def _make_hparam_info(name: str, domain: Domain | None, example: Value) -> Any:
+    """Return the declaration of a parameter: its name, its type and, if they are known, its choices or bounds.
+
+    ``example`` is one of its values, for `_choose_type`.
+    """
     kind = _choose_type(domain, example)
     info = api_pb2.HParamInfo(name=encodable(name), type=kind)
     match domain:
@@ -172,9 +183,10 @@ def _make_hparam_info(name: str, domain: Domain | None, example: Value) -> Any:
 
 
 def _choose_type(domain: Domain | None, example: Value) -> int:
-    """Return the HParams type of a parameter: number or boolean if all of its values are, otherwise string.
+    """Return the HParams type of a parameter: boolean or number if all of its values are, otherwise string.
 
-    If the domain is neither a range nor a choice, only the value ``example`` counts.
+    The values are those of the domain. If that is neither a range nor a choice, or is unknown, only the value
+    ``example`` counts.
     """
     if isinstance(domain, Range):
         return int(api_pb2.DATA_TYPE_FLOAT64)
@@ -190,6 +202,7 @@ def _choose_type(domain: Domain | None, example: Value) -> int:
 
 
 def _set_value(target: struct_pb2.Value, value: Value, kind: int) -> None:
+    """Put a value into ``target`` as the HParams type ``kind``, or as a text if it is not of that type."""
     if kind == api_pb2.DATA_TYPE_BOOL and isinstance(value, bool):
         target.bool_value = value
     elif kind == api_pb2.DATA_TYPE_FLOAT64 and is_number(value):
@@ -199,7 +212,7 @@ def _set_value(target: struct_pb2.Value, value: Value, kind: int) -> None:
 
 
 def _float32(number: float) -> float:
-    """Return a number as TensorBoard stores it: numbers too large for 32 bits become infinite."""
+    """Return a number as TensorBoard stores it: a number too large for 32 bits becomes infinite, with its sign."""
     if not math.isfinite(number) or abs(number) < 3.4e38:
         return number
     return math.copysign(math.inf, number)

@@ -28,6 +28,7 @@ from sweep.text import encodable
 
 MAGIC = b":W&B\xe1\xbe\x00"
 BLOCK = 32768  # bytes; records are split at block ends, as in LevelDB's log format
+_PART_HEADER = 7  # bytes before each part of a record: checksum, length and type
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _READABLE_FROM = "0.70.0"  # the version that wandb itself writes
 
@@ -35,9 +36,9 @@ _READABLE_FROM = "0.70.0"  # the version that wandb itself writes
 def write_wandb_runs(sweep: SweepState, target: Path) -> int:
     """Write an offline W&B run for each trial into the folder ``target``, in place of the runs of an earlier export.
 
-    Returns the number of all trials. Runs that would be identical and runs of other sweeps are left as they are. Raises
-    `StoreError` if the disk cannot be written, and `InputError` if wandb is not installed. Sets an environment variable
-    of wandb in this process.
+    Returns the number of all trials. Runs that would be identical and runs of other sweeps are left as they are. Sets
+    the environment variable ``WANDB_ERROR_REPORTING`` in this process, unless it is set. Raises `StoreError` if the
+    disk cannot be written, and `InputError` if wandb is not installed.
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # must be set before the import
     records: Any = runs.import_extra("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
@@ -59,10 +60,11 @@ def write_wandb_runs(sweep: SweepState, target: Path) -> int:
 
 
 def _write_run(path: Path, content: bytes, earlier: Path | None) -> None:
-    """Write ``content`` to the file ``path`` of one run, in a new folder, and remove the folder ``earlier``.
+    """Write ``content`` to the file ``path`` of one run, in a new folder, after removing the folder ``earlier``.
 
-    ``earlier`` is the folder of the same run in a former export, or None. If the file exists with the same content,
-    nothing is changed, so that W&B's mark of a synced run is kept.
+    ``earlier`` is the folder of the same run in a former export, or None. If ``path`` exists with the same content,
+    nothing is changed, so that W&B's mark of a synced run is kept. Raises `StoreError` if the disk cannot be written,
+    or if the folder of ``path`` exists and is not ``earlier``.
     """
     with storing(path):
         if path.is_file() and path.read_bytes() == content:
@@ -75,32 +77,32 @@ def _write_run(path: Path, content: bytes, earlier: Path | None) -> None:
 
 
 def make_run_id(sweep: SweepState, trial: int) -> str:
-    """Return the W&B id of a trial's run, the same in every export: the sweep's identity and the trial's number."""
+    """Return the W&B id of the run of the trial number ``trial``, which is the same in every export of the sweep."""
     return f"{sweep.identity}-{trial:05d}"
 
 
 def frame_records(records: Iterable[bytes]) -> bytes:
-    """Encode records as the content of a W&B file, with its header.
+    """Return records, which are encoded already, as the content of a W&B file, with the file's header.
 
-    Records are split at the ends of blocks; each part has its length, type and checksum.
+    A record that crosses the end of a block of 32 KiB is split there. Each part has its length, type and checksum.
     """
-    out = bytearray(MAGIC)
+    content = bytearray(MAGIC)
     for record in records:
         rest = memoryview(record)
-        kind = 0  # of the last part; 0 before the first one, which even an empty record has
-        while not kind or rest:
-            room = BLOCK - len(out) % BLOCK
-            if room < 7:  # the bytes before each part: checksum, length and type
-                out += bytes(room)
+        is_first = True
+        while is_first or rest:  # even an empty record has one part
+            room = BLOCK - len(content) % BLOCK
+            if room < _PART_HEADER:  # the rest of the block is filled with zeros
+                content += bytes(room)
                 room = BLOCK
-            part = rest[: room - 7]
-            rest = rest[room - 7 :]
-            kind = _part_kind(is_first=kind == 0, is_last=not rest)
-            out += (
-                struct.pack("<IHB", zlib.crc32(part, zlib.crc32(bytes([kind]))), len(part), kind)
-                + part
-            )
-    return bytes(out)
+            part = rest[: room - _PART_HEADER]
+            rest = rest[room - _PART_HEADER :]
+            kind = _part_kind(is_first=is_first, is_last=not rest)
+            checksum = zlib.crc32(part, zlib.crc32(bytes([kind])))
+            content += struct.pack("<IHB", checksum, len(part), kind)
+            content += part
+            is_first = False
+    return bytes(content)
 
 
 def _part_kind(*, is_first: bool, is_last: bool) -> int:
@@ -112,13 +114,14 @@ def _part_kind(*, is_first: bool, is_last: bool) -> int:
 def _make_records(
     known: Any, sweep: SweepState, run: ExportedTrial, identity: str
 ) -> Iterator[Any]:
-    """Yield the records that wandb itself would write for a run.
+    """Yield the records that wandb itself would write for a run, numbered from 1.
 
-    They are the header, the run, the history by epoch, the summary and, if the trial has ended, the exit. ``known`` is
-    wandb's module of record types, ``identity`` the id of the run.
+    They are the header, the run, one of the history for each epoch, the summary and, if the trial has ended other than
+    by an interruption, the exit. ``known`` is wandb's module of record types, ``identity`` the id of the run.
     """
     number = 0
 
+    # makes the next record, with a content such as ``header=...``
     def numbered(**content: Any) -> Any:
         nonlocal number
         number += 1
@@ -142,11 +145,14 @@ def _make_records(
         yield numbered(
             history=known.HistoryRecord(item=items, step=known.HistoryStep(num=epoch.number))
         )
-    if run.epochs:
-        last_epoch = run.epochs[-1].time
+    # a trial that has not ended counts up to its last epoch
+    if run.ended is not None:
+        until = run.ended
+    elif run.epochs:
+        until = run.epochs[-1].time
     else:
-        last_epoch = run.started
-    lasted_s = (run.ended or last_epoch) - run.started
+        until = run.started
+    lasted_s = until - run.started
     summary = {**_summarize_run(run), "_runtime": lasted_s, "_wandb": {"runtime": int(lasted_s)}}
     items = [
         known.SummaryItem(key=encodable(name), value_json=_encode_json(value))
@@ -160,6 +166,10 @@ def _make_records(
 
 
 def _make_run_record(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Any:
+    """Return the record that describes a run: its project, group and name, its config, tags and notes, and its start.
+
+    The arguments are those of `_make_records`. The project and the group have the name of the sweep.
+    """
     trial = run.trial
     config = []
     for name, value in _make_config(sweep, run).items():
@@ -185,8 +195,9 @@ def _make_run_record(known: Any, sweep: SweepState, run: ExportedTrial, identity
 def _summarize_run(run: ExportedTrial) -> dict[str, object]:
     """Return W&B's summary of a run.
 
-    It has the last value of each scalar, the best value of each metric as ``best/NAME``, those on the test data as
-    ``test/NAME``, how the trial ended, and facts such as its node as ``trial/NAME``.
+    It has the last known value of each scalar, the best value of each metric as ``best/NAME``, those on the test data
+    as ``test/NAME``, and facts such as the trial's node as ``trial/NAME``. It also has ``_step`` and ``_timestamp`` of
+    the last epoch, if there is one, and ``status``, ``reason`` and ``epochs``, even if a metric has such a name.
     """
     last: dict[str, object] = {}
     for epoch in run.epochs:
@@ -209,9 +220,9 @@ def _summarize_run(run: ExportedTrial) -> dict[str, object]:
 
 
 def _make_config(sweep: SweepState, run: ExportedTrial) -> dict[str, object]:
-    """Return W&B's config of a run: the parameters, and under the key ``sweep`` other facts about the trial.
+    """Return W&B's config of a run: the parameters, and under the key ``sweep`` a dictionary of facts about the trial.
 
-    The key is ``sweep_trial`` if a parameter is named ``sweep``.
+    The key of these facts is ``sweep_trial`` if a parameter is named ``sweep``.
     """
     trial = run.trial
     own: Mapping[str, object] = {
@@ -233,14 +244,14 @@ def _make_config(sweep: SweepState, run: ExportedTrial) -> dict[str, object]:
 
 
 def _make_project_name(name: str) -> str:
-    """Return a valid project name: at most 128 characters, with slashes, backslashes and # ? % : replaced."""
+    """Return a valid name of a project: at most 128 characters of ``name``, with / \\ # ? % : replaced by ``_``."""
     return re.sub(r"[/\\#?%:]", "_", encodable(name))[:128]
 
 
 def _encode_json(value: object) -> str:
     """Return JSON in which NaN and infinities are the texts "NaN", "Infinity" and "-Infinity", as W&B writes them.
 
-    Raises TypeError for values that JSON does not have.
+    That is so in lists and dictionaries as well. Raises TypeError for values that JSON does not have.
     """
     return json.dumps(_replace_infinite(value), allow_nan=False)
 

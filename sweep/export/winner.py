@@ -35,17 +35,18 @@ class CardFacts:
     """The facts that a model card shows."""
 
     kept: KeptCheckpoint
-    ranking: Ranking
+    ranking: Ranking  # of the sweep, which has the trial
     exported: Exported
-    source: Source
+    source: Source  # of the trainable
     notes: tuple[str, ...]
-    with_checkpoint: bool
+    with_checkpoint: bool  # whether the checkpoint was copied as well
 
 
 def format_card(facts: CardFacts) -> str:
     """Return the model card in Markdown; names and values are escaped so that they do not format anything.
 
-    What only the author knows, such as the intended use, is marked as to be filled in.
+    What only the author knows, such as the intended use, is marked as to be filled in. The section of notes is left out
+    if there are none. Reads sweep.json, and the files of the source for their hash.
     """
     kept = facts.kept
     parts = [
@@ -75,12 +76,13 @@ def format_card(facts: CardFacts) -> str:
 
 
 def _format_front_matter(facts: CardFacts) -> str:
-    if facts.exported.files:
-        library = "tensorflow"
-    else:
-        library = "other"
+    """Return the block of YAML that a model hub reads, with the library that loads the model."""
     if "keras" in facts.exported.files:
         library = "keras"
+    elif facts.exported.files:
+        library = "tensorflow"
+    else:  # only a checkpoint
+        library = "other"
     lines = [
         f"library_name: {library}",
         "license: unknown  # to be filled in by the author",
@@ -90,15 +92,14 @@ def _format_front_matter(facts: CardFacts) -> str:
 
 
 def _summarize_winner(facts: CardFacts) -> str:
+    """Return the first paragraphs: what was trained, the sweep's description, and a warning for `all_data`."""
     kept = facts.kept
     spec = facts.kept.sweep.spec
-    model = facts.exported.data.get("model", "")
+    model = facts.exported.data.get("model", "")  # a description of it
     trained = f"Trained by {_format_code(spec.trainable)} in the sweep {_format_code(kept.sweep.folder.name)}"
+    epochs = f"after epoch {kept.epoch}"
     if spec.counts_epochs:
-        of = f" of {spec.trial_epochs(kept.started.params)}"
-    else:
-        of = ""
-    epochs = f"after epoch {kept.epoch}{of}"
+        epochs += f" of {spec.trial_epochs(kept.started.params)}"
     if model:
         end = f": {_escape_markdown(model)}."
     else:
@@ -114,6 +115,7 @@ def _summarize_winner(facts: CardFacts) -> str:
 
 
 def _format_loading_code(facts: CardFacts) -> str:
+    """Return how to load each exported format: code, and what must be known about it."""
     blocks = []
     for lines in facts.exported.usage.values():
         blocks.append(_format_block(lines, "python"))
@@ -136,15 +138,18 @@ def _format_loading_code(facts: CardFacts) -> str:
 
 
 def _format_result(facts: CardFacts) -> list[str]:
+    """Return the parts of the section on the result: the verdict, the objectives, all metrics, and the export's check.
+
+    Raises StopIteration if the ranking lacks the trial.
+    """
     kept = facts.kept
-    row = next(row for row in facts.ranking.rows if row.has_trial(kept.trial))
+    configuration = next(row for row in facts.ranking.rows if row.has_trial(kept.trial))
     answer = verdict.summarize_ranking(facts.ranking)
-    rank = f"This configuration ranks {row.rank} of {len(facts.ranking.rows)}."
-    rows = []
+    rank = f"This configuration ranks {configuration.rank} of {len(facts.ranking.rows)}."
+    objectives = []
     for name, goal in facts.ranking.objectives:
-        rows.append(
-            (name, goal, _format_number(kept.metrics.get(name)), *_format_repeats(row, name))
-        )
+        value = _format_number(kept.metrics.get(name))
+        objectives.append((name, goal, value, *_format_repeats(configuration, name)))
     head = (
         "objective",
         "goal",
@@ -153,18 +158,18 @@ def _format_result(facts: CardFacts) -> list[str]:
         "95 % interval",
         "seeds",
     )
-    others = []
-    for name, value in kept.metrics.items():
-        others.append((name, _format_number(value)))
+    metrics = []
+    for name, number in kept.metrics.items():
+        metrics.append((name, _format_number(number)))
     lines = [
         f"{_escape_markdown(answer)} {rank}".strip(),
-        _format_table(head, rows),
-        _format_table(("metric", "value"), others),
+        _format_table(head, objectives),
+        _format_table(("metric", "value"), metrics),
     ]
     if facts.exported.differences:
         checked = []
-        for kind, value in facts.exported.differences.items():
-            checked.append(f"{_format_code(facts.exported.files[kind])} {value:.1e}")
+        for kind, difference in facts.exported.differences.items():
+            checked.append(f"{_format_code(facts.exported.files[kind])} {difference:.1e}")
         lines.append(
             f"Checked on {_escape_markdown(facts.exported.compared)} in a fresh process: the largest difference to the "
             f"predictions of the trial's model is {', '.join(checked)}."
@@ -173,6 +178,10 @@ def _format_result(facts: CardFacts) -> list[str]:
 
 
 def _format_repeats(row: RankedConfiguration, metric: str) -> tuple[str, str, str]:
+    """Return mean, interval and number of a configuration's scores for an objective; "" three times without scores.
+
+    The interval is "" if there is none, as with one seed.
+    """
     for score in row.scores:
         if score.metric == metric:
             if score.interval is None:
@@ -184,6 +193,10 @@ def _format_repeats(row: RankedConfiguration, metric: str) -> tuple[str, str, st
 
 
 def _format_data(facts: CardFacts) -> list[str]:
+    """Return the parts of the section on the data: a table of its parts and its fingerprint, if known, and what lacks.
+
+    ``exported.data`` also has the model's description, which is shown elsewhere.
+    """
     rows = []
     for name, value in facts.exported.data.items():
         if name != "model":
@@ -197,6 +210,7 @@ def _format_data(facts: CardFacts) -> list[str]:
 
 
 def _format_preprocessing(facts: CardFacts) -> list[str]:
+    """Return the parts of the section on preprocessing: where its code is, and the author's description, if any."""
     module, _, name = facts.kept.sweep.spec.trainable.partition(":")
     path = facts.source.files.get(module)
     if path:
@@ -215,6 +229,7 @@ def _format_preprocessing(facts: CardFacts) -> list[str]:
 
 
 def _format_training(facts: CardFacts) -> list[str]:
+    """Return, in a list, the table of settings and facts of the training; those that are None are left out."""
     kept = facts.kept
     spec = facts.kept.sweep.spec
     ran = facts.kept.facts
@@ -242,6 +257,7 @@ def _format_training(facts: CardFacts) -> list[str]:
 
 
 def _format_provenance(facts: CardFacts) -> list[str]:
+    """Return the parts of the section on provenance: a table of what sweep.json has about the sweep, and a hint."""
     info = facts.kept.sweep.folder.read_info()
     about, origin = info.provenance, info.origin
     git = _require_mapping(about.get("git"))
@@ -295,6 +311,7 @@ def _format_number(value: float | None) -> str:
 
 
 def _format_section(title: str, parts: Iterable[str]) -> str:
+    """Return a section with a title and those of its ``parts`` that are not empty, each a paragraph or list item."""
     body = list(parts)
     if body and body[0].startswith("- "):  # the items of one list
         between = "\n"
@@ -304,6 +321,7 @@ def _format_section(title: str, parts: Iterable[str]) -> str:
 
 
 def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown, with the cells of ``rows`` as code; "" without rows."""
     if not rows:
         return ""
     lines = [" | ".join(map(_escape_markdown, head)), " | ".join("---" for _ in head)]
@@ -317,16 +335,22 @@ def _format_cell(text: str) -> str:
 
 
 def _escape_markdown(value: str) -> str:
-    """Return a text on one line with all Markdown characters escaped."""
+    """Return a text on one line in which the characters that would format it in Markdown are escaped.
+
+    Runs of spaces and line ends become one space each, and unprintable characters are replaced (`printable`).
+    """
     flat = " ".join(printable(value).split())
     return _MARKDOWN.sub(r"\\\g<0>", flat)
 
 
 def _format_code(value: str) -> str:
-    """Return a text on one line as inline code in Markdown, with "|" escaped for tables."""
+    """Return a text on one line as inline code in Markdown, with "|" escaped for tables.
+
+    Runs of spaces and line ends become one space each, and unprintable characters are replaced (`printable`).
+    """
     flat = " ".join(printable(value).split()).replace("|", "\\|")
     fence = _choose_fence(flat, "`")
-    if flat[:1] == "`" or flat[-1:] == "`":
+    if flat[:1] == "`" or flat[-1:] == "`":  # it would become a part of the fence
         space = " "
     else:
         space = ""
@@ -374,12 +398,13 @@ def export_winner(
 ) -> Winner:
     """Export the model of a trial, by default the best one, into the new folder ``target``.
 
-    ``epoch`` selects its checkpoint, by default the last one. The folder also gets a model card and sweep.yaml. The
-    trial's model must have the logged metrics, unless it was trained on other devices. Each format is loaded in a fresh
-    process, and its predictions must equal those of the trial's model; ``checkpoint`` is only copied. A failed export
-    leaves nothing behind but folders above ``target`` that did not exist. Raises `InputError` if a check fails,
-    ``target`` exists, a format is unknown, or there is nothing to export, and `StoreError` if the log is missing or
-    damaged.
+    ``epoch`` selects its checkpoint: a number, "last" or "best". The folder also gets a model card and sweep.yaml. The
+    trial's code is imported here. Its model must have the logged metrics, unless it was trained on other devices. Each
+    format is loaded in a fresh process, and its predictions must equal those of the model; ``checkpoint`` is only
+    copied. A failed export leaves nothing behind but folders above ``target`` that did not exist.
+
+    Raises `InputError` if a check fails, ``target`` exists or its folder cannot be made, a format is unknown, or there
+    is nothing to export. Raises `StoreError` if the log is missing or damaged, and OSError if the disk becomes full.
     """
     check_export(target, formats)
     kept = restoring.find_checkpoint(folder, trial, epoch)
@@ -415,6 +440,10 @@ def check_export(target: Path, formats: Sequence[str]) -> None:
 def _write_export(
     checkpoint: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str]
 ) -> Winner:
+    """Write the export into the existing folder ``aside`` and check it; return the result.
+
+    ``target`` is only the folder that the result names. Raises `InputError` if a check fails.
+    """
     log = aside / ".debug.log"  # keeps what TensorFlow says from the terminal
     with runner.redirected(log):
         restored = restoring.begin_trial(checkpoint)
@@ -449,6 +478,11 @@ def _write_export(
 
 
 def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Exported:
+    """Have the trainable export its model to the folder ``aside``; return what it says of that.
+
+    Without ``formats``, nothing is exported, and the result is empty. Raises `InputError` if the trainable has no
+    method ``export``, or if that raises or returns anything else than `Exported`.
+    """
     if not formats:
         return Exported(files={})
     write = getattr(restored.trainable, "export", None)
@@ -478,10 +512,11 @@ def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Ex
 
 
 def _check_metrics(checkpoint: KeptCheckpoint, exported: Exported, notes: list[str]) -> None:
-    """Compare the model's metrics with those in the log. Raises InputError if they differ by more than 1e-5.
+    """Compare the model's metrics with those in the log. Raises InputError if one differs by more than 1e-5.
 
-    The tolerance is relative, and absolute for values below 1. Metrics that only one of them has are not compared. If
-    ``notes`` say that the trial was trained on other devices, a difference is only added to ``notes``.
+    The tolerance is relative to the logged value, and absolute for values below 1. NaN equals NaN. Metrics that only
+    one of them has are not compared. If one of ``notes`` begins with "trained on ", which tells of other devices,
+    nothing is raised, and a note of up to three differences is added to ``notes``.
     """
     wrong = []
     for name, value in exported.metrics.items():
@@ -507,9 +542,10 @@ def _are_close(a: float, b: float) -> bool:
 
 
 def _format_sweep_file(restored: Restored) -> str:
-    """Return the text of a sweep file for this trial alone.
+    """Return the text of a sweep file that trains this trial alone or, with folds, the trials of all its folds.
 
-    Running it reproduces the numbers, unless its comments say otherwise.
+    Running it reproduces the numbers, unless its comments say otherwise. It is named after the sweep, whose name is cut
+    to 80 characters, and the trial.
     """
     kept = restored.kept
     spec, sweep = kept.sweep.spec, kept.sweep
