@@ -27,6 +27,7 @@ class Declaration:
     keys: Mapping[str, Any]  # the parameter's keys in a sweep file, such as `min` and `max`
     default: Value
     choices: Sequence[Value] = ()  # all possible values, if they can be counted
+    # by the name of a parent: the values with one of which this parameter applies
     when: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
 
 
@@ -64,11 +65,11 @@ class Declaring:
 
         The bounds, ``step`` and ``sampling`` only describe the parameter; the value is not checked against them. With
         ``parent_name``, the parameter applies only if that parameter has one of ``parent_values``, a value or a list,
-        or has no known value. Return None if it does not apply and the trial has no value.
+        or has no known value. Returns None if it does not apply and the trial has no value.
 
-        Raises TypeError if the value is not a whole number, and ValueError if another argument is not one, if
-        ``max_value`` is below ``min_value``, if a ``sampling`` is neither "linear" nor "log", or if a ``step`` is not
-        positive. With "log", a ``step`` must be above 1 and start at a ``min_value`` above 0.
+        Raises TypeError if the trial's value is not a whole number. Raises ValueError if a bound, ``step`` or
+        ``default`` is not one, if ``max_value`` is below ``min_value``, if ``sampling`` is neither None, "linear" nor
+        "log", or if ``step`` is not positive. With "log", a ``step`` must be above 1, and ``min_value`` then above 0.
         """
         first = _convert_to_int(name, "min_value", min_value)
         last = _convert_to_int(name, "max_value", max_value)
@@ -97,8 +98,8 @@ class Declaring:
     ) -> Any:
         """Return a float: the trial's value, otherwise ``default``, otherwise ``min_value``.
 
-        The arguments, the result for a parameter that does not apply, and the ValueErrors are those of `Int`. Raises
-        TypeError if the value is not a number.
+        The arguments and the result for a parameter that does not apply are those of `Int`. Raises ValueError for
+        ``max_value``, ``sampling`` and ``step`` as `Int` does, and TypeError if the value is not a number.
         """
         keys = _describe_range(
             name, float(min_value), float(max_value), step, sampling, whole=False
@@ -118,7 +119,7 @@ class Declaring:
     ) -> Any:
         """Return the trial's value, otherwise ``default``, otherwise the first one of ``values``.
 
-        Whether the trial's value is one of ``values`` is not checked, and ``ordered`` has no effect. Return None if the
+        Whether the value is one of ``values`` is not checked, and ``ordered`` has no effect. Returns None if the
         parameter does not apply, as in `Int`. Raises IndexError if there are neither ``values`` nor a ``default``.
         """
         plain = [_convert_scalar(value) for value in values]
@@ -141,7 +142,7 @@ class Declaring:
     ) -> Any:
         """Return the trial's value, True or False, otherwise ``default``.
 
-        Return None if the parameter does not apply, as in `Int`. Raises TypeError for any other value.
+        Returns None if the parameter does not apply, as in `Int`. Raises TypeError for any other value, even 0 or 1.
         """
         value = self._declare(
             name, {"values": [False, True]}, default, (False, True), parent_name, parent_values
@@ -153,7 +154,7 @@ class Declaring:
     ) -> Any:
         """Return the trial's value of this parameter, otherwise ``value``.
 
-        Return None if the parameter does not apply, as in `Int`.
+        Returns None if the parameter does not apply, as in `Int`.
         """
         return self._declare(
             name,
@@ -169,7 +170,8 @@ class Declaring:
         """Make the parameters declared in the block apply only if a parent parameter has one of ``parent_values``.
 
         ``parent_values`` is a value or a list of values. If the parent has another value, the declarations return None,
-        as in KerasTuner, unless the trial has the parameter. A parent without a known value is no condition.
+        as in KerasTuner, unless the trial has the parameter. If the parent has no value in the trial and none of the
+        declarations before has returned one, they apply. In nested blocks, all conditions must be met.
         """
         before = self._within
         self._within = (*before, (self._prefix + parent_name, _convert_to_tuple(parent_values)))
@@ -180,7 +182,10 @@ class Declaring:
 
     @contextmanager
     def name_scope(self, name: str) -> Iterator[None]:
-        """Put ``name`` and a dot in front of the names declared in the block, and of the names of their parents."""
+        """Put ``name`` and a dot in front of the names declared in the block, and of the names of their parents.
+
+        In nested blocks, the outer name comes first. Other reads, such as `get`, are not affected.
+        """
         before = self._prefix
         self._prefix = f"{before}{name}."
         try:
@@ -189,9 +194,10 @@ class Declaring:
             self._prefix = before
 
     def declare_into(self, declared: list[Declaration]) -> None:
-        """Append all later declarations to the list ``declared``.
+        """Append each later declaration to the list ``declared``, even if one of that name is in it.
 
-        From then on, reading a declared parameter that the trial does not have gives its declared default.
+        From then on, reading a declared parameter that the trial does not have gives its first declared default, unless
+        the parameter did not apply.
         """
         self._declared = declared
 
@@ -207,9 +213,10 @@ class Declaring:
         """Record a declaration, if declarations are collected, and return the trial's value or the default.
 
         ``keys`` and ``choices`` are those of `Declaration`; ``name`` and ``parent_name`` lack the prefix of the name
-        scopes. Return None if the parameter does not apply and the trial has no value.
+        scopes. Returns None if the parameter does not apply and the trial has no value. A value that is returned is
+        kept, because later declarations may name this parameter as their parent.
         """
-        name = self._prefix + name
+        name = self._prefix + name  # the full name
         conditions = self._within
         if parent_name is not None:
             conditions = (
@@ -231,7 +238,8 @@ class Declaring:
     def _are_met(self, conditions: Sequence[tuple[str, tuple[Value, ...]]]) -> bool:
         """Return whether each parent has one of its allowed values; a parent with no known value is ignored.
 
-        ``conditions`` are pairs of a parent's full name and its allowed values.
+        ``conditions`` are pairs of a parent's full name and its allowed values. The value of a parent is that of the
+        trial, or else the one that its declaration has returned.
         """
         for parent, allowed in conditions:
             value = self.get(parent, self._declared_values.get(parent))
@@ -303,7 +311,7 @@ def _list_stepped_values(
 
 
 def _convert_scalar(value: Any) -> Any:
-    """Convert a NumPy scalar (anything with a method ``item``) to Python's type; return other values unchanged."""
+    """Convert a NumPy scalar to Python's type; return a value without the method ``item`` unchanged."""
     if hasattr(value, "item"):
         return value.item()
     return value
@@ -312,7 +320,8 @@ def _convert_scalar(value: Any) -> Any:
 def _convert_to_int(name: str, argument: str, value: Any) -> int:
     """Return an argument of `Declaring.Int` as an int, such as 100 for 1e2, as KerasTuner does.
 
-    Raises ValueError if it is not a whole number.
+    Raises ValueError if it is not a whole number; a boolean passes unchanged. ``name`` is the parameter's and
+    ``argument`` the argument's, for the message.
     """
     number = _convert_scalar(value)
     if isinstance(number, float) and number.is_integer():
@@ -323,7 +332,7 @@ def _convert_to_int(name: str, argument: str, value: Any) -> int:
 
 
 def _check_number(name: str, value: Any, kind: str = "a number") -> float:
-    """Return a parameter's value as a float. Raises TypeError if it is not a number; booleans are not.
+    """Return a parameter's value as a float. Raises TypeError if it is neither an int nor a float, or is a boolean.
 
     ``kind`` says in the message what was expected.
     """
@@ -333,7 +342,7 @@ def _check_number(name: str, value: Any, kind: str = "a number") -> float:
 
 
 def _check_whole_number(name: str, value: Any) -> int:
-    """Return a parameter's value as an int. Raises TypeError if it is not a whole number."""
+    """Return a parameter's value as an int: 2 for 2.0. Raises TypeError if it is not a whole number."""
     if not _check_number(name, value, "a whole number").is_integer():
         raise TypeError(f"parameter {name!r} is {value!r}, expected a whole number")
     return int(value)
@@ -354,7 +363,7 @@ def _convert_to_tuple(values: Any) -> tuple[Value, ...]:
 
 
 def _recording_all_reads(method: Any) -> Any:
-    """Wrap a method of dict so that a call records all parameters as read."""
+    """Return a method of `RecordedParams` that records all parameters as read, and then calls a method of dict."""
 
     def read_all(watched: RecordedParams, *arguments: Any) -> Any:
         # `watched.keys` is wrapped, and would call this function again
@@ -466,8 +475,9 @@ class Hyperparameters(Declaring):
         """Make the trial's lengths readable by name, as ``hp.epochs`` and ``hp.updates``; lengths set earlier stay.
 
         Parameters of the same names take precedence. None means that the number is unknown because only the minutes end
-        the trial; the error of a read then says so.
+        the trial; the error of a read says so until the next call of this method.
         """
+        # only for the message of the error
         self._ends_by_time = None in lengths.values()
         for name, length in lengths.items():
             if length is not None:
@@ -476,19 +486,22 @@ class Hyperparameters(Declaring):
     def with_changes(self, changes: Mapping[str, Value]) -> Hyperparameters:
         """Return a copy with some values changed or added; a value of None removes the parameter.
 
-        Without ``changes``, return this object itself. Parameters that are not changed count as read by the trial when
-        the copy reads them, but the open records of `recording` are those of the original alone.
+        Without ``changes``, returns this object itself. Parameters that are not changed count as read by the trial when
+        the copy reads them, but the open records of `recording` are those of the original alone. Declared defaults and
+        the source of `serve_live` are those of the original; no declarations are collected.
         """
         if not changes:
             return self
         changed = Hyperparameters({})
-        kept = {}
+        params = {}
         for name, value in self._params.items():
             if name not in changes:
-                kept[name] = value
-        changed._set_params(
-            kept | {name: value for name, value in changes.items() if value is not None}
-        )
+                params[name] = value
+        for name, value in changes.items():
+            if value is not None:
+                params[name] = value
+        changed._set_params(params)
+        # shared, so that reads of the copy count as reads of the trial
         changed._seen = self._seen
         changed._changed = self._changed | set(changes)
         changed._live = self._live
@@ -501,7 +514,10 @@ class Hyperparameters(Declaring):
 
     @property
     def unused_changes(self) -> tuple[str, ...]:
-        """The names, sorted, of parameters that `with_changes` has changed for this copy and that it has not read."""
+        """The names, sorted, of parameters that `with_changes` has changed for this copy and that it has not read.
+
+        Those changed for the object that was copied are included.
+        """
         return tuple(sorted(self._changed - self._used))
 
     def __getitem__(self, name: str) -> Value:
@@ -554,11 +570,11 @@ class Hyperparameters(Declaring):
         return value
 
     def _get_or_default(self, name: str, default: Any, *, standard: bool = False) -> Any:
-        """Return the parameter's value or ``default``.
+        """Return the parameter's value, or ``default`` if it is absent; the read is recorded.
 
         Raises KeyError if the parameter is absent and ``default`` is None. With ``standard``, raises ValueError if the
-        value is outside the bounds of the standard hyperparameter of this name, and KeyError if there is none of this
-        name.
+        value or the default is not allowed for the standard hyperparameter of this name, and KeyError if there is none
+        of this name.
         """
         if default is None:
             value = self[name]
@@ -589,9 +605,9 @@ class Hyperparameters(Declaring):
         return value
 
     def below(self, name: str) -> tuple[str, ...]:
-        """Return the names of the parameters nested below ``name``, without this prefix; empty if none exist.
+        """Return the names of the parameters nested below ``name``, at any depth and without this prefix; () if none.
 
-        These parameters count as read.
+        These parameters count as read, and which of them exist is recorded.
         """
         names = self._list_below(name)
         self._seen.update(names)
@@ -609,7 +625,8 @@ class Hyperparameters(Declaring):
     def choice(self, name: str, choices: Sequence[Any], default: Any = ReadMark.ABSENT) -> Any:
         """Return the parameter's value, or ``default`` if it is absent; either must be one of ``choices``.
 
-        Raises ValueError for any other value, and KeyError if the parameter is absent and no default is passed.
+        Raises ValueError for any other value, and KeyError if the parameter is absent and no default is passed. True is
+        not 1, but 1 is 1.0, and a tuple among ``choices`` equals a list.
         """
         if default is ReadMark.ABSENT:  # no default; None may be one
             value = self[name]
@@ -654,13 +671,14 @@ class Hyperparameters(Declaring):
     def serve_live(self, source: Callable[..., Any]) -> None:
         """Make `live` return the result of ``source``: a number in a variable, which can change between trials.
 
-        ``source`` is called with the name and the meaning, and with default, bounds and standard as keywords.
+        ``source`` is called as ``source(name, meaning, default=..., bounds=..., standard=...)``, with the arguments of
+        `live`.
         """
         self._live = source
 
     @contextmanager
     def without_live(self) -> Iterator[None]:
-        """Make `live` return plain floats in the block and record them as ordinary reads."""
+        """Make `live` return plain floats in the block, and record its reads in the records of `recording`."""
         before, self._live = self._live, None
         try:
             yield
@@ -684,33 +702,42 @@ class Hyperparameters(Declaring):
     def matches_reads(self, record: Reads) -> bool:
         """Return whether repeating the reads of ``record`` would give the same values.
 
-        Adds nothing to the records of `recording`; the parameters count as read by the trial.
+        Adds nothing to the records of `recording`. The parameters count as read by the trial, up to the first that
+        differs. True for an empty record.
         """
         return all(self._matches_read(name, then) for name, then in record.items())
 
     def peek(self, name: str) -> Value | ReadMark:
         """Return the parameter's value, or `ReadMark.ABSENT`, without adding it to the records of `recording`.
 
-        The trial's lengths are values, too; declared defaults are not. The parameter still counts as read by the trial.
+        The trial's lengths are values, too; declared defaults are not. The parameter still counts as read by the trial
+        or, if `with_changes` has changed it, as a change that was used.
         """
-        (self._used if name in self._changed else self._seen).add(name)
+        if name in self._changed:
+            self._used.add(name)
+        else:
+            self._seen.add(name)
         return self._params.get(name, self._lengths.get(name, ReadMark.ABSENT))
 
     def _set_params(self, params: dict[str, Value]) -> None:
-        """Set the parameters, and find the groups that contain them: ``aug`` is the group of ``aug.kind``."""
+        """Set the parameters, and find the groups that contain them: ``a`` and ``a.b`` are the groups of ``a.b.c``."""
         self._params = params
-        self._groups = {
-            key[:end] for key in params for end, letter in enumerate(key) if letter == "."
-        }
+        self._groups = set[str]()
+        for name in params:
+            for end, letter in enumerate(name):
+                if letter == ".":
+                    self._groups.add(name[:end])
 
     def _list_below(self, name: str) -> tuple[str, ...]:
-        """Return the full names of the parameters below a group; all names for ""."""
+        """Return the full names of the parameters below a group, at any depth; all names for ""."""
         return tuple(key for key in self._params if not name or key.startswith(f"{name}."))
 
     def _record_read(self, name: str, value: Value | ReadMark) -> None:
-        """Add a read to all open records; of a group only that it exists, unless the record has an entry for it."""
+        """Add a read of ``value`` to the record of each `recording` block that is open.
+
+        An earlier entry is replaced. If ``name`` is a group, only that it exists is added, unless there is an entry.
+        """
         for record in self._records:
-            # a group: what was read is that parameters exist below this name
             if name in self._groups:
                 record.setdefault(name, ReadMark.GROUP)
             else:
@@ -723,9 +750,13 @@ class Hyperparameters(Declaring):
         return ReadMark.PRESENT if present else ReadMark.ABSENT
 
     def _matches_read(self, name: str, then: Value | ReadMark | tuple[str, ...]) -> bool:
-        """Return whether reading a parameter now would give what an earlier read gave; the parameter counts as read."""
+        """Return whether reading a parameter now would give ``then``, what an earlier read of it has recorded.
+
+        ``then`` is an entry of a record as in `Reads`. A value must be equal and of the same type. The parameter counts
+        as read.
+        """
         now = self.peek(name)
-        if isinstance(then, tuple):
+        if isinstance(then, tuple):  # the names below a group
             self._seen.update(then)
             return self._list_below(name) == then
         if isinstance(then, ReadMark):
@@ -735,7 +766,8 @@ class Hyperparameters(Declaring):
     def _read(self, name: str) -> Value | ReadMark:
         """Return and record the trial's value; `ReadMark.ABSENT` if it has none.
 
-        While declarations are collected, the declared default is used for an absent parameter.
+        For an absent parameter that was declared while declarations are collected, the declared default is returned,
+        and the absence is recorded.
         """
         value = self.peek(name)
         self._record_read(name, value)
@@ -745,11 +777,10 @@ class Hyperparameters(Declaring):
 
     def _describe_missing(self, name: str) -> str:
         """Return the message for a parameter or a length that the trial does not have."""
-        if why := table.LENGTHS.get(name):
+        reason = table.LENGTHS.get(name)  # why the length may be unknown; None if it is no length
+        if reason:
             if self._ends_by_time:
                 reason = "the sweep file has minutes and no epochs"
-            else:
-                reason = why
             return f"hp.{name} is not known here: {reason}"
         return f"the trial has no parameter {name!r}; it has: {', '.join(self._params) or 'none'}"
 

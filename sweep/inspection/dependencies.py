@@ -56,7 +56,7 @@ class Search:
     def locate_top(self, name: str) -> PackageLocation | None:
         """Return the location of a top-level module or package, which is not imported; None if it does not exist.
 
-        It is looked for in `entries`, then by import hooks. Each result is kept for later calls.
+        It is looked for in `entries`, then by import hooks. Each result is kept for later calls, None as well.
         """
         if name not in self._tops:
             self._tops[name] = self._locate_on_path(name) or self._locate_by_hooks(name)
@@ -69,8 +69,8 @@ class Search:
         """
         top, *rest = module.split(".")
         place = self.locate_top(top)
-        if place is None or not rest:
-            return place.file if place else None
+        if place is None:
+            return None
         file, folders = place.file, place.folders
         # looked up by its last part only, because the full name would import its parents
         for part in rest:
@@ -83,13 +83,17 @@ class Search:
 
     def is_standard(self, name: str) -> bool:
         """Return whether a top-level module belongs to the standard library, and no other module hides it."""
+        if name not in sys.stdlib_module_names:
+            return False
         place = self.locate_top(name)
-        return name in sys.stdlib_module_names and (
-            place is None or place.entry is None or place.entry in _STDLIB
-        )
+        # built-in modules are found by hooks, and have no folder on the path
+        return place is None or place.entry is None or place.entry in _STDLIB
 
     def _locate_on_path(self, name: str) -> PackageLocation | None:
-        """Return the location of a top-level module in `entries`; None if it is not there."""
+        """Return the location of a top-level module or package in `entries`; None if it is not there.
+
+        The entry of a folder without ``__init__``, which may be in several entries, is the first one.
+        """
         spec = PathFinder.find_spec(name, list(map(str, self.entries)))
         if spec is None:
             return None
@@ -125,12 +129,12 @@ def _get_source_file(spec: ModuleSpec) -> Path | None:
 
 
 def _list_package_folders(spec: ModuleSpec) -> tuple[Path, ...]:
-    """Return the folders of a package's modules; () for a module."""
+    """Return the folders of the modules of the package with this spec; () if it is that of a module."""
     return tuple(map(Path, spec.submodule_search_locations or ()))
 
 
 class InstalledDistribution:
-    """An installed distribution, identified by its folder ``<name>-<version>.dist-info`` or ``.egg-info``."""
+    """An installed distribution, identified by ``info``, its folder ``<name>-<version>.dist-info`` or ``.egg-info``."""
 
     def __init__(self, info: Path) -> None:
         # from the folder's name, because reading the metadata of all distributions takes half a second
@@ -141,11 +145,11 @@ class InstalledDistribution:
 
     @cached_property
     def record(self) -> str:
-        """The list of the distribution's files with their hashes; "" if the installer wrote none."""
+        """The text of the file RECORD, with a line for each file and its hash; "" if the installer wrote none."""
         return self._info.read_text("RECORD") or ""
 
     def has_installed(self, file: str) -> bool:
-        """Return whether the distribution has installed a file, given relative to the installation folder."""
+        """Return whether a file, given relative to the installation folder, is in the distribution's list of files."""
         return self.record.startswith(f"{file},") or f"\n{file}," in self.record
 
     @cached_property
@@ -164,8 +168,11 @@ class InstalledDistribution:
 
     @property
     def identity(self) -> str:
-        """The version; if the distribution was not installed from an index, followed by a hash of its files."""
-        if self._origin is None:
+        """The version and, if the distribution was not installed from an index, a hash of its files behind a space.
+
+        The hash has 16 digits, and is made from the hashes in the list of files.
+        """
+        if self._origin is None:  # from an index, where a version always has the same files
             return self.version
         # Some files have no hash there, such as RECORD itself.
         files = sorted(line for line in self.record.splitlines() if "sha256=" in line)
@@ -179,9 +186,10 @@ class InstalledDistribution:
 
     @property
     def requirements(self) -> Iterator[str]:
-        """The normalized names of the distributions that it requires on this system.
+        """The normalized names of the distributions that it requires on this system, read from its metadata.
 
-        Requirements that are not installed are included. Those that only its extras need, and invalid ones, are not.
+        Requirements that are not installed are included. Those that only its extras need, and invalid ones, are not. A
+        name may come twice.
         """
         for line in self._info.requires or ():
             try:
@@ -206,33 +214,34 @@ class Distributions:
         """Return the distribution that has installed a file below the search path folder ``entry``; None if none has.
 
         A file of a namespace package may be below another folder of the search path; the distributions of that folder
-        are searched then. If no file list contains the file, a distribution that has no file list, but the name of the
-        file's top-level package, is returned instead.
+        are searched then. If no file list contains the file, the first distribution that has no file list, but the name
+        of the file's top-level package, is returned instead. Returns None for a file below no folder of the path.
         """
         above = [one for one in (entry, *self._by_entry) if file.is_relative_to(one)]
         if not above:
             return None
         found = self._by_entry.get(above[0], [])
         name = file.relative_to(above[0]).as_posix()
+        package = canonicalize_name(name.split("/")[0].partition(".")[0])
+        alike = [one for one in found if one.name == package]
+        others = [one for one in found if one.name != package]
         # The distribution with the package's name is tried first: nearly always it is the owner, and reading the file
         # lists of all others takes long.
-        alike = []
-        for one in found:
-            if one.name == canonicalize_name(name.split("/")[0].partition(".")[0]):
-                alike.append(one)
-        rest = (one for one in found if one not in alike)
-        listing = next(
-            (one for group in (alike, rest) for one in group if one.has_installed(name)), None
-        )
+        for one in (*alike, *others):
+            if one.has_installed(name):
+                return one
         # Some systems keep no file lists; then the package's name decides.
-        return listing or next((one for one in alike if not one.record), None)
+        for one in alike:
+            if not one.record:
+                return one
+        return None
 
     def list_required(
         self, first: Iterable[InstalledDistribution]
     ) -> dict[str, InstalledDistribution]:
         """Return ``first`` and all installed distributions that they require, directly or indirectly, by name.
 
-        Requirements that are not installed are left out.
+        Requirements that are not installed are left out. If the path has several of a name, the first is taken.
         """
         needed: dict[str, InstalledDistribution] = {}
         queue = list(first)
@@ -284,10 +293,10 @@ def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator
 
 
 def list_first_imports(tree: ast.Module) -> list[str]:
-    """Return the modules that a module imports at its top level, except relative ones and the standard library.
+    """Return the full names of the modules that a module imports at its top level, in the order of its statements.
 
-    ``from a import b`` gives ``a``. Imports within functions, ``if`` and ``try`` are left out. A module that is
-    imported twice is listed twice.
+    ``from a import b`` gives ``a``. Relative imports and the standard library are left out, and so are imports within
+    functions, ``if`` and ``try``. A module that is imported twice is listed twice.
     """
     found: list[str] = []
     for node in tree.body:  # not in functions, nor in `try`, where a missing module may be handled
@@ -305,38 +314,39 @@ def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bo
     ``is_package`` says whether ``module`` is a package's ``__init__``. Returns "" for ``from . import x`` in a
     top-level module, which is in no package.
     """
-    parents = module.split(".")
-    # the number of dots; a package's ``__init__`` counts as a module within the package
-    if node.level:
-        parents = parents[: len(parents) - node.level + is_package]
-    else:
-        parents = []
+    parents: list[str] = []  # the parts of the name of the package that the import is relative to
+    if node.level:  # the number of dots
+        parts = module.split(".")
+        # the first dot stands for the package that contains the module; a package's ``__init__`` is within the package
+        parents = parts[: len(parts) - node.level + is_package]
     return ".".join(filter(None, [*parents, node.module]))
 
 
 def _resolve_called_import(module: str, name: str, call: ast.Call, *, is_package: bool) -> str:
     """Return the full name of the module that a call in ``module`` imports by ``name``, which may begin with dots.
 
-    Returns "" if the name is relative and the call does not show to which package, or if it has more
-    dots than the package has parents.
+    ``call`` is one of ``import_module`` or ``__import__``, and ``is_package`` says whether ``module`` is a package's
+    ``__init__``. Returns "" if the name is relative and the call does not show to which package, or if it has more dots
+    than the package has parents.
     """
     if get_last_name(call.func) == "__import__":
         levels = _find_level(call)
         parents = module.split(".")[: None if is_package else -1]
     else:
-        levels = len(name) - len(name.lstrip("."))
+        levels = len(name) - len(name.lstrip("."))  # the number of dots
         parents = _find_parents(module, call, is_package=is_package)
     if levels == 0:
         return name
     if levels is None or levels > len(parents):
         return ""
-    return ".".join(filter(None, [*parents[: len(parents) - levels + 1], name.lstrip(".")]))
+    package = parents[: len(parents) - levels + 1]  # the first dot stands for the package itself
+    return ".".join(filter(None, [*package, name.lstrip(".")]))
 
 
 def _find_level(call: ast.Call) -> int | None:
-    """Return the level of a call of ``__import__``: 0 if its name is absolute, else the number of dots it stands for.
+    """Return the argument ``level`` of a call of ``__import__``: 0 for an absolute name, n for one with n dots.
 
-    Returns None if the level is computed.
+    Returns 0 if there is no such argument, and None if it is computed.
     """
     match _find_argument(call, 4, "level"):
         case None:
@@ -347,7 +357,10 @@ def _find_level(call: ast.Call) -> int | None:
 
 
 def _find_parents(module: str, call: ast.Call, *, is_package: bool) -> list[str]:
-    """Return the parts of the name of the package to which a call of ``import_module`` is relative; [] if unknown."""
+    """Return the parts of the name of the package to which a call of ``import_module`` is relative; [] if unknown.
+
+    It is the argument ``package`` of the call: a literal, or ``__name__`` or ``__package__`` of ``module``.
+    """
     match _find_argument(call, 1, "package"):
         case ast.Constant(value=str(package)):
             return package.split(".")
@@ -380,13 +393,14 @@ def _is_relative_to_computed_package(call: ast.Call) -> bool:
 def find_unnamed_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the line of each expression that may run code which the source does not show, and what the expression does.
 
-    Such expressions are imports with a computed name, ``exec``, loaders of files, and uses of ``sys.path``.
+    Such expressions are imports with a computed name, or relative to a computed package, calls of ``exec`` and of
+    loaders of files, and uses of ``sys.path``.
     """
     for node in list_nodes(tree):
         match node:
             case ast.Call() if get_last_name(node.func) in ("import_module", "__import__"):
-                is_shown = bool(node.args) and isinstance(node.args[0], ast.Constant)
-                if not is_shown or _is_relative_to_computed_package(node):
+                has_literal_name = bool(node.args) and isinstance(node.args[0], ast.Constant)
+                if not has_literal_name or _is_relative_to_computed_package(node):
                     yield node.lineno, "imports a module whose name is computed"
             case ast.Call(func=ast.Name(id="exec")):
                 yield node.lineno, "runs a text as code"
@@ -412,7 +426,8 @@ class Definitions:
 def find_definitions(target: object) -> Definitions:
     """Return the source text and the values that a class or function uses, directly or indirectly.
 
-    What a module contains is not included, only its import.
+    Of a class or function that another process can import (`get_import_target`), and of a module, only the import is
+    included.
     """
     collector = _Collector()
     collector.visit(getattr(target, "__name__", type(target).__name__), target)
@@ -448,17 +463,20 @@ def get_import_target(target: object) -> str | None:
 class _Collector:
     """Collects the imports, texts and values that a class or function uses."""
 
-    imports: dict[str, None] = field(default_factory=dict)
+    # dicts whose values are None serve as sets that keep the order
+    imports: dict[str, None] = field(default_factory=dict)  # statements
     texts: dict[str, None] = field(default_factory=dict)
-    values: dict[str, object] = field(default_factory=dict)
-    unseen: dict[str, None] = field(default_factory=dict)
-    unknown: dict[str, None] = field(default_factory=dict)
+    values: dict[str, object] = field(default_factory=dict)  # plain values, by dotted name
+    unseen: dict[str, None] = field(default_factory=dict)  # as in `Definitions`
+    unknown: dict[str, None] = field(default_factory=dict)  # as in `Definitions`
+    # the `id` of each class, function and value without JSON that was visited
     _seen: set[int] = field(default_factory=set)
 
     def visit(self, name: str, value: object) -> None:
         """Add the object ``value``, which has the name ``name``, and everything that it uses.
 
-        Of modules, and of classes and functions that another process can import, only the import is added.
+        Of modules, and of classes and functions that another process can import, only the import is added. Nothing is
+        added for a class or function that was visited before.
         """
         if isinstance(value, types.ModuleType):
             self.imports[f"import {value.__name__}"] = None
@@ -474,7 +492,7 @@ class _Collector:
         self._visit_parts(name, value)
 
     def _add_import(self, target: str) -> None:
-        """Add the import of ``module:Name``, unless it is built in."""
+        """Add the statement that imports ``module:Name``, unless it is built in."""
         module, _, name = target.partition(":")
         if module != "builtins":
             self.imports[f"from {module} import {name}"] = None
@@ -504,7 +522,7 @@ class _Collector:
                 self._add_value(name, value)
 
     def _visit_class(self, name: str, kind: type) -> None:
-        """Add a class: its text, its bases, and its own methods and attributes.
+        """Add a class: its text, its bases, and its own methods and attributes with all that they use.
 
         Attributes that begin with ``__`` and are no methods, such as ``__module__``, are left out.
         """
@@ -524,39 +542,41 @@ class _Collector:
         The text is left out if another text contains it, as for methods and for most lambdas. If a global is a module,
         the imports of those loaded modules below it whose names the code uses are added as well.
         """
+        code = function.__code__
         # Defaults, attributes and values of closures have dotted names; their lambdas are part of the text of the code
         # that uses them. A lambda under a global name stands elsewhere, and the target may be one.
-        if "<lambda>" not in function.__qualname__ or "." not in name:
-            in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
-            if not in_class:  # a method's text is part of its class
-                self._add_text(name, function.__name__, _get_function_source(function.__code__))
-        self._visit_all(
-            name, dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {})
-        )
-        closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        self._visit_all(name, {free: _get_closure_value(cell) for free, cell in closure})
-        names = set(_collect_names(function.__code__))
-        for used in dict.fromkeys(_list_globals(function.__code__)):
+        is_inner_lambda = "<lambda>" in function.__qualname__ and "." in name
+        is_method = "." in function.__qualname__.rpartition("<locals>.")[2]
+        if not is_inner_lambda and not is_method:  # a method's text is part of its class
+            self._add_text(name, function.__name__, _get_function_source(code))
+        by_position = dict(enumerate(function.__defaults__ or ()))
+        self._visit_all(name, by_position | (function.__kwdefaults__ or {}))
+        closure = {}
+        for free, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            closure[free] = _get_closure_value(cell)
+        self._visit_all(name, closure)
+        words = sorted(set(_collect_names(code)))
+        for used in dict.fromkeys(_list_globals(code)):  # each once
             value = function.__globals__.get(used, _ABSENT)
             if value is not _ABSENT:
                 self.visit(used, value)
             # Any attribute may be a module below this one: ``os.path.join`` needs os.path as well.
             if isinstance(value, types.ModuleType):
-                parts = (f"{value.__name__}.{word}" for word in sorted(names))
-                self.imports.update(
-                    dict.fromkeys(f"import {part}" for part in parts if part in sys.modules)
-                )
+                for word in words:
+                    if f"{value.__name__}.{word}" in sys.modules:
+                        self.imports[f"import {value.__name__}.{word}"] = None
 
     def _visit_all(self, name: str, values: Mapping[Any, object]) -> None:
-        """Add values that belong to the object named ``name``, each under the name ``name.key``, except `_ABSENT`."""
+        """Visit values that belong to the object ``name``, each under the name ``name.key``, except `_ABSENT`."""
         for key, value in values.items():
             if value is not _ABSENT:
                 self.visit(f"{name}.{key}", value)
 
     def _add_value(self, name: str, value: object) -> None:
-        """Add a plain value, or note that it cannot be compared between runs.
+        """Add a plain value, which can be written as JSON, or note that it cannot be compared between runs.
 
-        If a value that cannot be compared is callable, its class is visited.
+        Paths, bytes and sets count as plain (`_convert_for_json`). Any other value is noted in `unknown`, once for each
+        object, and if it is callable, its class is visited.
         """
         try:
             self.values[name] = json.loads(json.dumps(value, default=_convert_for_json))
@@ -569,16 +589,15 @@ class _Collector:
                 self.visit(type(value).__name__, type(value))
 
     def _add_text(self, name: str, defined: str, text: str | None) -> None:
-        """Add the text of the definition ``defined``, or note that it is not available if ``text`` is None.
+        """Add the text of the definition ``defined``, or note in `unseen` that it is not available if it is None.
 
         A lambda is noted under ``name``, by which it is used.
         """
-        if text is None:
-            self.unseen[
-                f"the text of {name if defined == '<lambda>' else defined} cannot be had"
-            ] = None
-        else:
+        if text is not None:
             self.texts[text] = None
+            return
+        shown = name if defined == "<lambda>" else defined
+        self.unseen[f"the text of {shown} cannot be had"] = None
 
 
 def _get_function_source(code: types.CodeType) -> str | None:
@@ -593,25 +612,26 @@ def _get_function_source(code: types.CodeType) -> str | None:
 
 
 def _get_class_source(kind: type) -> str | None:
-    """Return the source of a class; None if it is not available.
+    """Return the source of a class with its decorators; None if it is not available or not valid by itself.
 
     It is found by the code of its methods, because Python does not know the file of a class that a notebook defines. If
     that fails, as for a class without methods, Python's own way is tried.
     """
     for code in _list_codes(kind):
         try:
-            lines, _ = inspect.findsource(code)
+            lines, _ = inspect.findsource(code)  # all lines of the file or notebook cell
             tree = ast.parse("".join(lines))
         except (OSError, TypeError, SyntaxError):  # another method may have a source
             continue
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
-                # Several classes may have the name; the right one has the method within its lines.
-                first_line = min(
-                    [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
-                )
-                if first_line <= code.co_firstlineno <= (node.end_lineno or first_line):
-                    return _unindent("".join(lines[first_line - 1 : node.end_lineno]) + "\n")
+            if not isinstance(node, ast.ClassDef) or node.name != kind.__name__:
+                continue
+            # Several classes may have the name; the right one has the method within its lines.
+            first_line = min(
+                [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
+            )
+            if first_line <= code.co_firstlineno <= (node.end_lineno or first_line):
+                return _unindent("".join(lines[first_line - 1 : node.end_lineno]) + "\n")
     try:
         return _unindent(inspect.getsource(kind))
     except (OSError, TypeError):
@@ -634,6 +654,7 @@ def _unindent(text: str) -> str | None:
 def _list_codes(kind: type) -> Iterator[types.CodeType]:
     """Yield the code of each method that the body of a class defines, and of the getters of its properties."""
     for value in vars(kind).values():
+        # that of a static or class method, or the getter of a property
         function = getattr(value, "__func__", getattr(value, "fget", value))
         if isinstance(function, types.FunctionType) and function.__qualname__.startswith(
             f"{kind.__qualname__}."
@@ -642,7 +663,7 @@ def _list_codes(kind: type) -> Iterator[types.CodeType]:
 
 
 def _list_globals(code: types.CodeType) -> Iterator[str]:
-    """Yield the global names that a function and the functions within it use."""
+    """Yield the global names that a function and the functions within it use; a name may come twice."""
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):  # LOAD_NAME: in the body of a class
             yield str(step.argval)
@@ -652,7 +673,7 @@ def _list_globals(code: types.CodeType) -> Iterator[str]:
 
 
 def _collect_names(code: types.CodeType) -> Iterator[str]:
-    """Yield all names of globals and attributes in code, including the functions within it."""
+    """Yield all names of globals and attributes in code and in the functions within it; a name may come twice."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -660,7 +681,7 @@ def _collect_names(code: types.CodeType) -> Iterator[str]:
 
 
 def _get_closure_value(cell: types.CellType) -> object:
-    """Return the value of a closure's cell; `_ABSENT` if it has none yet."""
+    """Return the value in a cell, a variable of a closure; `_ABSENT` if none is assigned yet."""
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet

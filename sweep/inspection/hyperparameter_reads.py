@@ -15,6 +15,7 @@ from sweep.hyperparameters import Hyperparameters
 from sweep.inspection.syntax_nodes import list_nodes
 from sweep.text import shortened
 
+# methods of `Hyperparameters` whose first argument is the name of the parameter that they read
 READERS = frozenset({"get", "number", "integer", "text", "flag", "choice", "live"}) | {
     "Int", "Float", "Choice", "Boolean", "Fixed", "conditional_scope",
 }  # fmt: skip
@@ -38,11 +39,14 @@ def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
     """Return the parameters that a module of sweep reads, and whether it also reads parameters by computed names.
 
     Reads are attributes, keys, calls of readers and ``in`` tests, of anything with a name in `NAMES` or with that of an
-    argument annotated as `Hyperparameters`. Names may be patterns, as in `FoundReads.names`. If the module has a
-    constant ``READS``, which declares the computed names, its strings are included, and the second value is False.
+    argument annotated as `Hyperparameters`, and the readers of ``live``. Names may be patterns, as in
+    `FoundReads.names`. Of ``hp.x.y``, ``x`` and ``x.y`` are included. If the module has a constant ``READS``, which
+    declares the computed names, its strings are included, and the second value is False.
     """
-    names = find_declared_reads(tree) or set()
-    computed = False
+    declared = find_declared_reads(tree)
+    names = set(declared or ())
+    reads_computed = False
+    # names of variables and attributes that hold the hyperparameters
     holders = NAMES | {
         arg.arg for arg in list_nodes(tree) if isinstance(arg, ast.arg) and _is_annotated(arg)
     }
@@ -53,13 +57,13 @@ def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
                 # of hp.x.y, x and x.y
                 names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
             case ast.Subscript(value=owner, slice=key) if get_last_name(owner) in holders:
-                computed |= not _is_partly_known(key)
+                reads_computed |= not _is_partly_known(key)
                 names |= find_text_patterns(key)
             case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key, *_]) if (
                 method in READERS
             ):
                 if get_last_name(owner) in holders:
-                    computed |= not _is_partly_known(key)
+                    reads_computed |= not _is_partly_known(key)
                     names |= find_text_patterns(key)
                 elif get_last_name(owner) == "live":
                     names |= find_text_patterns(key)
@@ -72,7 +76,7 @@ def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
                 get_last_name(right) in holders
             ):
                 names |= find_text_patterns(key)
-    return names, computed and find_declared_reads(tree) is None
+    return names, reads_computed and declared is None
 
 
 def collect_words(trees: Mapping[str, ast.Module]) -> frozenset[str]:
@@ -99,7 +103,7 @@ def collect_words(trees: Mapping[str, ast.Module]) -> frozenset[str]:
 def find_declared_reads(tree: ast.Module) -> set[str] | None:
     """Return all strings in the value of the constant ``READS`` of a module; None if it assigns no such constant.
 
-    Only a plain assignment at the top level counts.
+    Only a plain assignment at the top level counts, and only the first one.
     """
     for node in tree.body:
         match node:
@@ -114,7 +118,7 @@ def find_declared_reads(tree: ast.Module) -> set[str] | None:
 
 
 def get_last_name(node: ast.expr) -> str:
-    """Return the last name of an expression: ``c`` for ``a.b.c``; "" if it is no name or attribute."""
+    """Return the last name of an expression: ``c`` for ``a.b.c`` and ``a().c``; "" if it is no name or attribute."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -149,9 +153,10 @@ def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) ->
 
 
 def find_text_patterns(node: ast.expr) -> set[str]:
-    """Return a set with the string value of an expression, with ``*`` for unknown parts; empty if nothing is known.
+    """Return a set with the one string that an expression gives, with ``*`` for unknown parts.
 
-    Known parts are those of literal strings and f-strings, and a literal to the left of ``+``.
+    The set is empty if no part is known. Known parts are those of literal strings and f-strings, and a literal to the
+    left of ``+``.
     """
     match node:
         case ast.Constant(value=str(text)):
@@ -171,7 +176,7 @@ def find_text_patterns(node: ast.expr) -> set[str]:
 
 
 def _is_partly_known(key: ast.expr) -> bool:
-    """Return whether the value of a key is at least partly known; constants that are no strings count as known."""
+    """Return whether a key's text is at least partly known; a constant that is no string counts as known."""
     return isinstance(key, ast.Constant) or bool(find_text_patterns(key))
 
 
@@ -197,8 +202,9 @@ def analyze_reads(
 ) -> FoundReads:
     """Return the reads in the user's modules (``theirs``) and in the modules of sweep that they import (``ours``).
 
-    Both are syntax trees by the name of the module. ``trainable`` is the name of the trainable without its module: the
-    first argument of a function with this name at the top level of a module holds the hyperparameters.
+    ``theirs`` are syntax trees by the name of the module, ``ours`` what was found in a module before, by its name.
+    ``trainable`` is the name of the trainable without its module: the first argument of a function with this name at
+    the top level of a module holds the hyperparameters.
     """
     names: set[str] = set()
     doubts: dict[str, None] = {}
@@ -213,14 +219,16 @@ def analyze_reads(
 
 
 def list_argument_names(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
-    """Return the names of the arguments of ``module:Name``, a class or function, without ``self``.
+    """Return the names of the arguments of the class or function ``module:Name``, without ``self``.
 
     Those of a class are the arguments of its own ``__init__``, not of an inherited one. ``*args`` and ``**kwargs`` are
     left out. Returns an empty set if ``trees`` lacks the module, or if its top level does not define the name.
     """
     module, _, name = name.partition(":")
     arguments: set[str] = set()
-    for node in trees[module].body if module in trees else ():
+    if module not in trees:
+        return arguments
+    for node in trees[module].body:
         if not isinstance(node, ast.ClassDef | Function) or node.name != name:
             continue
         if isinstance(node, ast.ClassDef):
@@ -252,17 +260,17 @@ class _Flow:
     ) -> None:
         self.names: set[str] = set()
         self.doubts: dict[str, None] = {}
-        self._parents: dict[ast.AST, ast.AST] = {}
-        self._functions: dict[str, list[Function]] = {}
-        self._classes: dict[str, list[ast.ClassDef]] = {}
-        # pairs of a function or module and a name in it that holds hyperparameters
+        self._parents: dict[ast.AST, ast.AST] = {}  # the parent of each node in all modules
+        self._functions: dict[str, list[Function]] = {}  # by name
+        self._classes: dict[str, list[ast.ClassDef]] = {}  # by name
+        # pairs of a function or module and a variable in it that holds hyperparameters
         self._held: set[tuple[ast.AST, str]] = set()
-        self._attributes = set(NAMES)
+        self._attributes = set(NAMES)  # names of attributes that hold hyperparameters
         # names of classes and functions of sweep
-        self._known: set[str] = set()
+        self._names_of_ours: set[str] = set()
         for reads in ours.values():
-            self._known |= reads.definitions
-        # by name, the top-level packages that it may come from
+            self._names_of_ours |= reads.definitions
+        # by imported name, the top-level packages that it may come from; "" for a relative import
         self._imported: dict[str, set[str]] = {}
         for tree in trees.values():
             self._index_module(tree)
@@ -273,14 +281,19 @@ class _Flow:
             if isinstance(self._parents[function], ast.Module):
                 self._held.update((function, arg.arg) for arg in list_positional(function)[:1])
         # Each pass may find further variables and attributes that hold them, whose uses the next pass records.
-        before = -1
-        # compares the new number with the last
-        while before != (before := len(self._held) + len(self._attributes)):
+        found_before = -1
+        found = len(self._held) + len(self._attributes)
+        while found != found_before:
             for module, tree in trees.items():
                 self._record_reads(module, tree)
+            found_before = found
+            found = len(self._held) + len(self._attributes)
 
     def _index_module(self, tree: ast.Module) -> None:
-        """Record the parent of each node of a module, and its functions, classes and imports."""
+        """Record the parent of each node of a module, and its functions, classes and imports, wherever they stand.
+
+        They are added to those of the modules recorded before.
+        """
         for node in [tree, *list_nodes(tree)]:
             for child in ast.iter_child_nodes(node):
                 self._parents[child] = node
@@ -292,41 +305,36 @@ class _Flow:
                 for alias in node.names:
                     if isinstance(node, ast.Import):
                         source = alias.name
-                    else:
-                        source = (node.level == 0 and node.module) or ""
+                    elif node.level == 0 and node.module:
+                        source = node.module
+                    else:  # a relative import
+                        source = ""
                     name = alias.asname or alias.name.split(".")[0]
                     self._imported.setdefault(name, set()).add(source.split(".")[0])
 
     def _mark_arguments(self, ours: Mapping[str, ModuleReads]) -> None:
-        """Mark the arguments that hold hyperparameters.
+        """Add the arguments of all functions that hold hyperparameters to ``_held``.
 
         An argument holds them if its name or annotation says so. In a class that derives from one of sweep's, an
         argument also holds them if it is at the index of ``hp`` in the method of ``ours`` with the same name.
         """
-        positions: dict[str, int] = {}
+        positions: dict[str, int] = {}  # of ``hp``, by the name of the method
         for reads in ours.values():
             positions.update(reads.positions)
         for functions in self._functions.values():
             for function in functions:
-                overrides = function.name in positions and isinstance(
-                    self._parents[function], ast.ClassDef
-                )
+                position_of_hp = None
+                if function.name in positions and self._derives_from_sweep(function):
+                    position_of_hp = positions[function.name]
                 for position, arg in enumerate(_list_arguments(function)):
-                    if (
-                        arg.arg in NAMES
-                        or _is_annotated(arg)
-                        or (
-                            overrides
-                            and self._derives_from_sweep(function)
-                            and position == positions[function.name]
-                        )
-                    ):
+                    if arg.arg in NAMES or _is_annotated(arg) or position == position_of_hp:
                         self._held.add((function, arg.arg))
 
     def _derives_from_sweep(self, method: Function) -> bool:
         """Return whether the class of a method derives from a class of sweep, directly or through the user's classes.
 
-        Classes are matched by name alone; a class of the user's hides one of sweep's that has the same name.
+        Classes are matched by name alone; a class of the user's hides one of sweep's that has the same name. Returns
+        False for a function that is in no class.
         """
         queue = [self._parents[method]]
         seen: set[str] = set()
@@ -335,7 +343,7 @@ class _Flow:
             for base in owner.bases if isinstance(owner, ast.ClassDef) else ():
                 name = get_last_name(base)
                 # a user's class of the same name counts first
-                if name in self._known and name not in self._classes:
+                if name in self._names_of_ours and name not in self._classes:
                     return True
                 if name not in seen:
                     queue += self._classes.get(name, [])
@@ -345,8 +353,9 @@ class _Flow:
     def _record_reads(self, module: str, tree: ast.Module) -> None:
         """Record the reads in one module, and a doubt for each use of hyperparameters that cannot be followed.
 
-        Variables, attributes and parameters that receive the hyperparameters are marked, which the next pass needs. If
-        the module declares ``READS``, the names in it are recorded as read, and no doubts are recorded.
+        Variables, attributes and parameters that receive the hyperparameters are added to ``_held`` and
+        ``_attributes``, for the next pass. If the module declares ``READS``, the names in it are recorded as read, and
+        no doubts are recorded.
         """
         declared = find_declared_reads(tree)
         self.names |= declared or set()
@@ -361,13 +370,15 @@ class _Flow:
                 and not self._record_use(node)
                 and declared is None  # otherwise ``READS`` has what cannot be followed
             ):
+                # the first line of the code around the use
                 line = shortened(ast.unparse(self._parents[node]).splitlines()[0], 60)
                 self.doubts[f"{module}:{node.lineno}: {line}"] = None
 
     def _holds_hyperparameters(self, node: ast.expr) -> bool:
-        """Return whether the value of an expression is the hyperparameters.
+        """Return whether the value of an expression is the hyperparameters, as far as was found by now.
 
-        That is so for a name or an attribute that is marked as holding them, and for a call of ``Hyperparameters``.
+        That is so for a variable in ``_held``, for an attribute with a name in ``_attributes`` of anything but the
+        hyperparameters themselves, and for a call of ``Hyperparameters``. A place that is assigned to does not count.
         """
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
@@ -391,10 +402,10 @@ class _Flow:
     def _record_use(self, node: ast.expr) -> bool:
         """Record what is read from ``node``, an expression whose value is the hyperparameters.
 
-        If the expression is assigned or passed to a call, the variable or parameter that receives it is marked. Returns
-        False if the use cannot be followed.
+        If the expression is assigned or passed to a call, the variable, attribute or parameter that receives it is
+        marked as holding them. Returns False if the use cannot be followed, so that more may be read.
         """
-        parent = self._parents[node]
+        parent = self._parents[node]  # the expression or statement that uses ``node``
         followed = False
         match parent:
             case ast.Attribute(attr=name):
@@ -409,9 +420,9 @@ class _Flow:
                 # nothing is read by ``hp is None``, or by a statement that is only ``hp``
                 followed = True
             case ast.Assign(targets=targets):
-                # a list, so that all are marked
-                bound = [self._mark_target(target) for target in targets]
-                followed = all(bound)
+                # a list, so that all are marked even if one cannot be
+                are_marked = [self._mark_target(target) for target in targets]
+                followed = all(are_marked)
             case ast.AnnAssign(target=target):
                 followed = self._mark_target(target)
             case ast.NamedExpr(target=target):
@@ -431,17 +442,20 @@ class _Flow:
     def _record_attribute(self, node: ast.Attribute, name: str) -> bool:
         """Record a read by an attribute or a method; return False if it cannot be followed.
 
-        For ``hp.x.y``, both ``x`` and ``x.y`` are recorded. It cannot be followed if the method reads a key of which no
-        part is known, is no reader, such as ``items``, or is passed on without a call.
+        ``node`` is the attribute with the name ``name`` of the hyperparameters. For ``hp.x.y``, both ``x`` and ``x.y``
+        are recorded. It cannot be followed if the method reads a key of which no part is known, is no reader, such as
+        ``items``, or is passed on without a call.
         """
         call = self._parents[node]
         # No call of a reader: ``hp.aug.kind``, or a method that is passed on, such as ``hp.get``.
         if name not in (*READERS, BELOW) or not (isinstance(call, ast.Call) and call.func is node):
-            path = [name]
-            while isinstance(node := self._parents[node], ast.Attribute):  # type: ignore[assignment]  # it may be none
-                path.append(node.attr)
             if name in METHODS:
                 return False
+            path = [name]
+            outer = call
+            while isinstance(outer, ast.Attribute):
+                path.append(outer.attr)
+                outer = self._parents[outer]
             # of hp.x.y, x and x.y
             self.names |= {".".join(path[:end]) for end in range(1, len(path) + 1)}
             # the hyperparameters may be a plain dict, and ``items`` reads them all
@@ -456,9 +470,9 @@ class _Flow:
         return True
 
     def _mark_target(self, target: ast.expr) -> bool:
-        """Mark the target of an assignment as holding hyperparameters; return False if that is not possible.
+        """Note that the target of an assignment holds hyperparameters; return False if it is no name or attribute.
 
-        An attribute is marked by its name alone, for all objects.
+        A name is noted for the function or module that it is in, an attribute for all objects.
         """
         match target:
             case ast.Name(id=name):
@@ -470,24 +484,24 @@ class _Flow:
         return True
 
     def _follow_argument(self, call: ast.Call, position: int | str) -> bool:
-        """Mark the parameter that receives the hyperparameters in a call as holding them.
+        """Note that the parameter which receives the hyperparameters in a call holds them; return False if none does.
 
         ``position`` is the index or the keyword of the argument. All functions and classes of the user's modules that
         have the called name count as called. Returns True if at least one of them has such a parameter, or if the call
-        is to sweep's own code or to a harmless function such as `print`, where nothing needs to be marked. Marks
+        is to sweep's own code or to a harmless function such as `print`, where nothing needs to be noted. Notes
         nothing and returns False if the name is imported from another library.
         """
         name = get_last_name(call.func)
-        # top-level packages; "": a relative import
+        # the top-level packages that the called name may come from; "": a relative import
         origins = self._imported.get(get_first_name(call.func), set())
         if name == "Hyperparameters" or (isinstance(call.func, ast.Name) and name in HARMLESS):
             return True
         if origins - self._ours - self._theirs - {""}:  # another library
             return False
         followed = bool(origins & self._ours) or (
-            get_first_name(call.func) in ("self", "super") and name in self._known
+            get_first_name(call.func) in ("self", "super") and name in self._names_of_ours
         )
-        # Not called as ``module.function``, so that only methods are meant.
+        # called on an object, not as ``module.function``, so that only methods are meant
         of_an_object = isinstance(call.func, ast.Attribute) and not origins
         for function in self._functions.get(name, []):
             is_method = isinstance(self._parents[function], ast.ClassDef)
@@ -501,9 +515,10 @@ class _Flow:
         return followed
 
     def _follow_into_class(self, owner: ast.ClassDef, position: int | str) -> bool:
-        """Mark the parameter of a constructor, or the field of a dataclass, at ``position``; return False without one.
+        """Note that the parameter of a class at ``position`` holds hyperparameters; return False if there is none.
 
-        ``position`` is a name, or an index without ``self``. A class without ``__init__`` is taken for a dataclass.
+        ``position`` is a name, or an index without ``self``. The parameters are those of the class's own ``__init__``.
+        A class without it is taken for a dataclass, whose fields are noted as attributes.
         """
         constructors = _list_constructors(owner)
         if constructors:
@@ -521,9 +536,10 @@ class _Flow:
         return True
 
     def _follow_into_function(self, function: Function, position: int | str, bound: bool) -> bool:
-        """Mark a function's parameter at ``position``, an index or a name; return False if there is none.
+        """Note that a function's parameter at ``position`` holds hyperparameters; return False if there is none.
 
-        With ``bound``, the index does not count the first parameter, such as ``self``.
+        ``position`` is a name, or an index. With ``bound``, the index does not count the first parameter, such as
+        ``self``.
         """
         if isinstance(position, str):
             name = next((arg.arg for arg in _list_arguments(function) if arg.arg == position), None)
@@ -553,7 +569,7 @@ def find_reads_of_module(tree: ast.Module) -> ModuleReads:
 
 
 def _find_hp_positions(owner: ast.ClassDef) -> dict[str, int]:
-    """Return the index of the argument ``hp``, which counts ``self``, by the name of each method of a class with it."""
+    """Return the index of the argument ``hp``, counting ``self``, by the name of each method of a class that has it."""
     positions: dict[str, int] = {}
     for method in owner.body:
         if not isinstance(method, Function):
@@ -565,12 +581,12 @@ def _find_hp_positions(owner: ast.ClassDef) -> dict[str, int]:
 
 
 def _is_annotated(arg: ast.arg) -> bool:
-    """Return whether an argument is annotated with `Hyperparameters`."""
+    """Return whether the annotation of an argument contains ``Hyperparameters``; False without an annotation."""
     return arg.annotation is not None and "Hyperparameters" in ast.unparse(arg.annotation)
 
 
 def _list_annotated_fields(owner: ast.ClassDef) -> list[str]:
-    """Return the names of the annotated attributes in the body of a class."""
+    """Return the names of the annotated attributes in the body of a class, in their order."""
     names = []
     for node in owner.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -579,7 +595,7 @@ def _list_annotated_fields(owner: ast.ClassDef) -> list[str]:
 
 
 def list_positional(function: Function) -> list[ast.arg]:
-    """Return the arguments that can be passed by position."""
+    """Return the arguments of a function that can be passed by position, ``self`` included, without ``*args``."""
     return [*function.args.posonlyargs, *function.args.args]
 
 
