@@ -39,9 +39,12 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
     """Return the source of ``module:Name``, searched in ``folders`` first and then on the import path of this process.
 
     ``optimizers`` are the author's optimizers, as ``module:Name``, that the sweep file passes to a `KerasTrainable` as
-    parameter ``optimizer``; other trainables ignore them. Raises InputError if the trainable or one of the optimizers
-    does not exist or was defined in a notebook, if the module of one of them or any imported module in ``folders`` is
-    not valid Python, or if one of the author's packages has the name of one of sweep's.
+    parameter ``optimizer``; other trainables ignore them. Nothing is imported; what was found in sweep's own modules is
+    kept in a file of the user's cache folder.
+
+    Raises InputError if the trainable or one of the optimizers does not exist, if the trainable was defined in a
+    notebook or script (`HERE`), if the module of one of them or any imported module in ``folders`` is not valid Python,
+    or if one of the author's packages has the name of one of sweep's.
     """
     module, _, name = trainable.partition(":")
     if module == HERE:
@@ -66,7 +69,7 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
     names = _list_candidates(_parse(path))
     # a module with ``from x import *`` may have names that its source does not show
     if name not in names and "*" not in names:
-        classes = [n for n in names if n[:1].isupper()]
+        classes = [one for one in names if one[:1].isupper()]
         raise InputError.one(
             "trainable", f"{path} defines no {name!r}", did_you_mean(name, classes)
         )
@@ -77,11 +80,11 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
 
 
 def list_early_imports(trainable: str, folders: Iterable[Path]) -> tuple[str, ...]:
-    """Return the modules of installed packages that the module of ``module:Name`` imports at its top level.
+    """Return the full names of the modules of installed packages that the module of ``module:Name`` imports itself.
 
-    They are the part of `Source.first_imports` that is found without reading any other module; modules of the
-    trainable's own package and of sweep are left out. Returns () if the module does not exist or is not valid Python;
-    `inspect` reports these errors.
+    Only imports at its top level count, in their order. They are the part of `Source.first_imports` that is found
+    without reading any other module; modules of the trainable's own package and of sweep are left out. Returns () if
+    the module does not exist or is not valid Python; `inspect` reports these errors.
     """
     search = Search(tuple(folders))
     path = search.find(trainable.partition(":")[0])
@@ -95,8 +98,9 @@ def list_early_imports(trainable: str, folders: Iterable[Path]) -> tuple[str, ..
     found = []
     for name in list_first_imports(tree):
         place = search.locate_top(get_top_package(name))
-        theirs = place is not None and place.file is not None and is_installed(str(place.file))
-        if theirs and get_top_package(name) not in own:
+        if place is None or place.file is None or get_top_package(name) in own:
+            continue
+        if is_installed(str(place.file)):
             found.append(name)
     return tuple(found)
 
@@ -120,10 +124,11 @@ def inspect_object(
 def _add_optimizers(
     optimizers: Sequence[str], closure: _Closure, search: Search, source: Source
 ) -> Source:
-    """Return the source with the modules of the author's optimizers added, if its trainable takes optimizers by name.
+    """Return ``source`` with the modules of the author's optimizers and all that they import, if it can use them.
 
-    Other sources are returned unchanged. ``optimizers`` are given as ``module:Name``. ``closure`` must be the one that
-    has collected ``source``. Raises InputError if an optimizer does not exist or its module is not valid Python.
+    Only that of a `KerasTrainable` can; other sources are returned unchanged. ``optimizers`` are given as
+    ``module:Name``. ``closure`` must be the one that has collected ``source``. Raises InputError if an optimizer does
+    not exist or its module is not valid Python, and as `_Closure.follow_queue` does.
     """
     # The module is among the files of each `KerasTrainable`, which takes optimizers by name.
     if not optimizers or "trainables.recipe.optimizers" not in source.files:
@@ -146,14 +151,15 @@ def _add_optimizers(
     queue = []
     for one in optimizers:
         queue += closure.add_module(one.partition(":")[0])
-    more = closure.follow_queue(source.trainable, queue)
+    # all that the closure has collected, for the trainable and for its optimizers
+    collected = closure.follow_queue(source.trainable, queue)
     return replace(
         source,
-        files=more.files,
-        packages=more.packages,
-        unknown=more.unknown,
-        trees=more.trees,
-        own_modules=more.own_modules,
+        files=collected.files,
+        packages=collected.packages,
+        unknown=collected.unknown,
+        trees=collected.trees,
+        own_modules=collected.own_modules,
         optimizers=tuple(optimizers),
     )
 
@@ -176,19 +182,18 @@ class _Closure:
         self._absent: set[str] = set()  # top-level packages that are imported and do not exist
         # what cannot be followed, in words; a dict serves as a set that keeps the order
         self._unknown: dict[str, None] = {}
-        ours = _HOME / "sweep" / "__init__.py"
+        # Workers search the folders first, so that another package `sweep` in one of them would hide this one.
         found = search.locate_top("sweep")
-        # Workers search these folders first, so that another package `sweep` in one of them would hide this one.
-        if (
-            found is not None
-            and found.entry in search.folders
-            and found.file is not None
-            and found.file.resolve() != ours.resolve()
-        ):
-            raise InputError.one("trainable", *_describe_name_clash("sweep", found.file))
+        if found is not None and found.file is not None and found.entry in search.folders:
+            ours = _HOME / "sweep" / "__init__.py"
+            if found.file.resolve() != ours.resolve():
+                raise InputError.one("trainable", *_describe_name_clash("sweep", found.file))
 
     def inspect_module(self, trainable: str, module: str, path: Path) -> Source:
-        """Return the source of ``trainable``, which the module ``module`` with the file ``path`` defines."""
+        """Return the source of ``trainable``, which the module ``module`` with the file ``path`` defines.
+
+        The module counts by its content even if a distribution has installed it. Raises InputError as `follow_queue`.
+        """
         self._files[module] = path
         queue = [module]
         for package in _list_parent_packages(module):  # importing the module imports these, too
@@ -197,7 +202,10 @@ class _Closure:
         return self.follow_queue(trainable, queue)
 
     def collect_definitions(self, trainable: str, pieces: Definitions) -> Source:
-        """Return the source of a trainable that is in no module: its definitions, and all that they import."""
+        """Return the source of a trainable that is in no module: its definitions, and all that they import.
+
+        Raises InputError as `follow_queue`.
+        """
         tree = self._trees[HERE] = ast.parse(pieces.text)
         self._unknown.update(dict.fromkeys((*pieces.unseen, *pieces.unknown)))
         imported = dict.fromkeys(
@@ -211,7 +219,10 @@ class _Closure:
         )
 
     def add_module(self, module: str) -> list[str]:
-        """Add a module and its parent packages, unless added before; return those whose imports must be followed."""
+        """Add a module and its parent packages; return those that are new and whose imports must be followed.
+
+        Raises InputError as `_add` does.
+        """
         added = []
         for name in (*_list_parent_packages(module), module):
             if name not in self._files and self._add(name):
@@ -221,7 +232,8 @@ class _Closure:
     def follow_queue(self, trainable: str, queue: list[str]) -> Source:
         """Follow the imports of the modules in ``queue``, and theirs in turn; return the source of all added so far.
 
-        The modules in ``queue`` must have been added before. The list is emptied.
+        The modules in ``queue`` must have been added before. The list is emptied. What was found in sweep's own modules
+        is saved for later commands. Raises InputError as `_follow_imports` and `_add` do.
         """
         seen = set(queue)
         while queue:
@@ -239,7 +251,8 @@ class _Closure:
     def _make_source(self, trainable: str) -> Source:
         """Return the source that consists of all that was added so far, with the versions of installed packages.
 
-        Notes packages that the installed ones require and that can change without a new version in `_unknown`.
+        An installed package that can change without a new version, but is needed by those imported, is noted in
+        `_unknown`. The mappings ``files`` and ``own_modules`` of the source are this object's own, and grow with it.
         """
         # the distributions of the imported modules, and all that these require
         needed = self._distributions.list_required(self._owners.values())
@@ -300,9 +313,10 @@ class _Closure:
         return self._list_imports_of_author(tree, module, path)
 
     def _list_imports_of_author(self, tree: ast.Module, module: str, path: Path) -> Iterable[str]:
-        """Return the names that a module imports which is not sweep's, and add what cannot be followed to `_unknown`.
+        """Return the names that a module imports, and note in `_unknown` which of its code cannot be followed.
 
-        ``module`` and ``path`` are the name and the file of the tree's module.
+        ``module`` and ``path`` are the name and the file of the tree's module, which is none of sweep's. A name may be
+        no module, and may come twice.
         """
         self._unknown.update(
             dict.fromkeys(f"{path}:{line}: {what}" for line, what in find_unnamed_imports(tree))
@@ -356,7 +370,7 @@ def _is_file_of_ours(module: str) -> bool:
 
 
 def _describe_name_clash(top: str, place: Path | None) -> tuple[str, str]:
-    """Return the mistake and the hint for a user's package at ``place`` with the name ``top``, one of sweep's."""
+    """Return what is wrong and a hint, if a user's package at ``place`` has the name ``top`` of one of sweep's."""
     return (
         f"{place} has the name of the package {top!r} that comes with sweep, and hides it or is hidden",
         "rename it",
@@ -364,7 +378,7 @@ def _describe_name_clash(top: str, place: Path | None) -> tuple[str, str]:
 
 
 def _with_parent_packages(modules: Iterable[str]) -> Iterator[str]:
-    """Yield modules, and before each the packages that contain it.
+    """Yield modules, and before each the packages that contain it, outermost first; a name may come more than once.
 
     Packages that contain modules of ``sweep`` are left out: only those modules, and sweep's version, affect training.
     """
@@ -381,7 +395,10 @@ def _list_parent_packages(module: str) -> list[str]:
 
 
 def _parse(path: Path) -> ast.Module:
-    """Return the syntax tree of a file. Raises InputError if it is not valid Python."""
+    """Return the syntax tree of a file. Raises InputError if it is not valid Python, and OSError if it is not readable.
+
+    An extension module is not valid Python.
+    """
     return parse(path.read_bytes(), path)
 
 

@@ -18,7 +18,7 @@ from sweep.inspection.hyperparameter_reads import Function
 class IdleHyperparameters:
     """Standard hyperparameters that have no effect, and the reason.
 
-    With ``unless_read``, they have an effect if the author's own code reads them.
+    With ``unless_read``, they may have an effect if the author's own code reads them.
     """
 
     names: tuple[str, ...]
@@ -31,9 +31,12 @@ def find_idle_hyperparameters(
 ) -> Iterator[IdleHyperparameters]:
     """Yield groups of standard hyperparameters that certainly have no effect in the `KerasTrainable` ``trainable``.
 
+    They are read only by methods of sweep or Keras that methods of the author's trainable or model replace.
     ``trees`` are the syntax trees of all modules by name, and ``theirs`` those of the author's modules. A group with
-    ``unless_read`` has no effect only if the author's code does not read it; the caller checks that.
+    ``unless_read`` has no effect only if the author's code does not read it; the caller checks that. A name may be in
+    several groups.
     """
+    # the hyperparameters that only a method of `KerasTrainable` reads, which the author's own one replaces
     for method, names in table.OF_METHODS.items():
         module, definition = unconditional.find_method(trainable, method, trees)
         # With ``super()``, the method that reads them may still be called.
@@ -44,7 +47,7 @@ def find_idle_hyperparameters(
     module, definition = unconditional.find_method(trainable, "model", trees)
     if module not in theirs or not isinstance(definition, Function):
         return
-    model = _find_returned_class(module, definition, trees)
+    model = _find_returned_class(module, definition, trees)  # the module and the name of its class
     if model is None:
         return
     methods = unconditional.list_methods(*model, theirs)
@@ -68,26 +71,23 @@ def find_idle_hyperparameters(
 
 
 def _may_use_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Module]) -> bool:
-    """Return whether the model's own training step may use ``self.optimizer``, directly or through other code.
+    """Return whether a model's class, or code in ``theirs`` that it may use, may use the optimizer of a model.
 
-    ``model`` is the module and the name of its class. Returns True if the class is not defined in ``theirs``.
+    It may if it reads ``optimizer`` of any object, calls Keras's own training step, or reads attributes by computed
+    names. ``model`` is the module and the name of its class. Returns True if the class is not defined in ``theirs``.
     """
     _, definition = unconditional.resolve_name(*model, theirs)
     if not isinstance(definition, ast.ClassDef):
         return True
-    parts = [
-        part
-        for node in report_reads.list_used_definitions(definition, theirs)
-        for part in ast.walk(node)
-    ]
-    for part in parts:
-        match part:
-            case ast.Attribute(attr="optimizer" | "_optimizer", ctx=ast.Load()):
-                return True
-            case ast.Attribute(attr="train_step", value=owner) if _is_super(owner):
-                return True  # Keras's own step uses it
-            case ast.Call(func=ast.Name(id="getattr" | "vars")):
-                return True  # any attribute may be meant
+    for used in report_reads.list_used_definitions(definition, theirs):
+        for part in ast.walk(used):
+            match part:
+                case ast.Attribute(attr="optimizer" | "_optimizer", ctx=ast.Load()):
+                    return True
+                case ast.Attribute(attr="train_step", value=owner) if _is_super(owner):
+                    return True  # Keras's own step uses it
+                case ast.Call(func=ast.Name(id="getattr" | "vars")):
+                    return True  # any attribute may be meant
     return False
 
 
@@ -96,9 +96,10 @@ def _find_returned_class(
 ) -> tuple[str, str] | None:
     """Return the module and the name of the class whose instance a function returns; None if uncertain.
 
-    ``module`` is the module that contains the function.
+    All returns must be of one class, as ``Name(...)`` or as a variable that is assigned once. The class must be defined
+    in ``trees``. ``module`` is the module that contains the function.
     """
-    # the classes that each variable is assigned an instance of; "": something else
+    # by variable: the name of the class of each value that is assigned to it; "": no visible class
     made: dict[str, list[str]] = {}
     for node in ast.walk(function):
         if (
@@ -107,12 +108,11 @@ def _find_returned_class(
             and isinstance(node.targets[0], ast.Name)
         ):
             made.setdefault(node.targets[0].id, []).append(_get_called_class(node.value))
-    returned = []
-    for node in ast.walk(function):
-        if isinstance(node, ast.Return):
-            returned.append(node.value)
     names = set()
-    for value in returned:
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Return):
+            continue
+        value = node.value
         if isinstance(value, ast.Name):
             classes = made.get(value.id, [""])
             # after several assignments, any may apply
@@ -128,7 +128,7 @@ def _find_returned_class(
 
 
 def _get_called_class(value: ast.expr | None) -> str:
-    """Return the name that is called, as in ``Name(...)``; "" for other expressions."""
+    """Return the plain name that is called, as in ``Name(...)``; "" for other expressions, and for None."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
         return value.func.id
     return ""

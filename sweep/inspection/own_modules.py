@@ -62,15 +62,16 @@ class OwnModules:
             self._kept = _read(self._cache)
 
     def describe(self, name: str, path: Path) -> OwnModule:
-        """Return what is known about the module with this full name and file.
+        """Return what is known about the module with this full name and file, which is read for its hash.
 
-        Raises InputError if the file is not valid Python.
+        If the file has changed or was not analyzed before, it is analyzed, which `save` then keeps. Raises InputError
+        if it is not valid Python.
         """
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
-        kept = self._kept.get(name)
-        if kept is not None and kept[0] == digest:
-            return kept[1]
+        kept_digest, kept_module = self._kept.get(name, ("", None))
+        if kept_module is not None and kept_digest == digest:
+            return kept_module
         tree = parse(content, path)
         found = describe_own_module(tree, name, is_package=path.stem == "__init__")
         self._kept[name] = digest, found
@@ -78,7 +79,10 @@ class OwnModules:
         return found
 
     def save(self) -> None:
-        """Write what was found since this object was made; do nothing if that is impossible, or nothing was found."""
+        """Write all that is known to the file, if something was analyzed since the last call or the creation.
+
+        The content of the file is replaced. Errors, as on a full disk, are ignored.
+        """
         if self._cache is None or not self._is_changed:
             return
         content = {name: [digest, _encode(found)] for name, (digest, found) in self._kept.items()}
@@ -94,14 +98,15 @@ class Trees(Mapping[str, ast.Module]):
     """The syntax trees of modules by name; those of sweep's modules are parsed when they are asked for first."""
 
     def __init__(self, trees: Mapping[str, ast.Module], own: Mapping[str, Path]) -> None:
-        """Create a mapping of ``trees`` and of the trees of the files ``own``."""
+        """Create a mapping of ``trees``, which is copied, and of the trees of the files ``own``, each by module."""
         self._trees = dict(trees)
         self._own = own
 
     def __getitem__(self, name: str) -> ast.Module:
         """Return the tree of a module.
 
-        Raises KeyError if it is neither in ``trees`` nor in ``own``, and InputError if its file is no longer valid.
+        The tree of a file is parsed once. Raises KeyError if it is neither in ``trees`` nor in ``own``, InputError if
+        its file is no longer valid Python, and OSError if that cannot be read.
         """
         if name not in self._trees:
             self._trees[name] = parse(self._own[name].read_bytes(), self._own[name])
@@ -128,14 +133,17 @@ def _find_cache_file() -> Path | None:
         return None
     here = Path(__file__)
     identity = hashlib.sha256(f"{here} {sys.version}".encode())
-    # the names of its methods are no parameters
+    # the analysis itself, and `Hyperparameters`, of which names of methods are no parameters
     for path in [*sorted(here.parent.glob("*.py")), here.parents[1] / "hyperparameters.py"]:
         identity.update(path.read_bytes())
     return folder / f"modules-{identity.hexdigest()[:16]}.json"
 
 
 def _read(path: Path) -> dict[str, tuple[str, OwnModule]]:
-    """Return the content of a cache file; {} if there is none, or it cannot be read or understood."""
+    """Return the content of a cache file: the hash of a module's file and what was found in it, by module.
+
+    Returns {} if there is no file, or it cannot be read or understood.
+    """
     try:
         content = json.loads(path.read_bytes())
         return {name: (str(digest), _decode(found)) for name, (digest, found) in content.items()}
@@ -152,7 +160,7 @@ def _read(path: Path) -> dict[str, tuple[str, OwnModule]]:
 
 
 def _encode(found: OwnModule) -> dict[str, Any]:
-    """Return what is known about a module in JSON's types."""
+    """Return what is known about a module as a dictionary that `json` can write, for `_decode`."""
     return {
         "imports": found.imports,
         "first_imports": found.first_imports,
@@ -164,7 +172,7 @@ def _encode(found: OwnModule) -> dict[str, Any]:
 
 
 def _decode(content: Mapping[str, Any]) -> OwnModule:
-    """Return what `_encode` has encoded. Raises KeyError, TypeError or ValueError if something is missing or wrong."""
+    """Return what `_encode` has encoded. Raises KeyError, TypeError or the like if something is missing or wrong."""
     reads = ModuleReads(
         names=frozenset(map(str, content["names"])),
         is_computed=bool(content["is_computed"]),

@@ -39,15 +39,17 @@ def list_surely_unread(
             return []
     used = list_used_definitions(trainable, author_trees)
     modules = _list_imported_names(author_trees.values(), used)
-    read = [reading for tree in used for reading in _list_attribute_reads(tree, modules)]
+    # pairs of an expression and the name of the attribute that it reads, which may be a pattern with ``*``
+    reads = [pair for tree in used for pair in _list_attribute_reads(tree, modules)]
     if not group:
-        patterns = {pattern for _, pattern in read}
+        patterns = {pattern for _, pattern in reads}
         unread = []
         for name in names:
             if not any(fnmatchcase(name, pattern) for pattern in patterns):
                 unread.append(name)
         return unread
-    keys = _find_keys_read([node for node, each in read if fnmatchcase(group, each)], used)
+    reads_of_group = [node for node, pattern in reads if fnmatchcase(group, pattern)]
+    keys = _find_keys_read(reads_of_group, used)
     if keys is None:
         return []
     return [name for name in names if name not in keys]
@@ -58,7 +60,8 @@ def list_used_definitions(
 ) -> list[ast.AST]:
     """Return a trainable's definition and those of all functions and classes in ``author_trees`` that it may use.
 
-    They are matched by name only, whatever module they are in.
+    They are matched by name only, whatever module they are in. The trainable's own definition comes first, and may come
+    again if its name is used.
     """
     definitions: dict[str, list[ast.AST]] = {}
     for tree in author_trees.values():
@@ -67,8 +70,8 @@ def list_used_definitions(
                 definitions.setdefault(node.name, []).append(node)
     used: list[ast.AST] = [trainable]
     # the list grows during the loop; each definition is taken out, and so added once
-    for node in used:
-        for part in ast.walk(node):
+    for definition in used:
+        for part in ast.walk(definition):
             if isinstance(part, ast.Attribute):
                 used += definitions.pop(part.attr, [])
             elif isinstance(part, ast.Name):
@@ -77,7 +80,7 @@ def list_used_definitions(
 
 
 def _list_imported_names(trees: Iterable[ast.Module], used: Iterable[ast.AST]) -> set[str]:
-    """Return the names that modules bind by imports, without those that the code ``used`` binds itself."""
+    """Return the names that imports bind in modules, without those of arguments and variables in the code ``used``."""
     aliases = [part for tree in trees for part in list_nodes(tree) if isinstance(part, ast.alias)]
     imported = {alias.asname or alias.name.partition(".")[0] for alias in aliases}
     bound = set()
@@ -93,15 +96,15 @@ def _list_imported_names(trees: Iterable[ast.Module], used: Iterable[ast.AST]) -
 def _list_attribute_reads(tree: ast.AST, modules: Container[str]) -> Iterator[tuple[ast.expr, str]]:
     """Yield each expression that reads an attribute, also by `getattr`, with the attribute's name.
 
-    Of a name that is computed, the unknown parts are ``*``. A computed name of an object that begins with one of the
-    names ``modules``, as in ``getattr(keras.losses, name)``, is left out.
+    Of a name that is computed, the unknown parts are ``*``. If the object is one of ``modules`` or an attribute of one,
+    as in ``getattr(keras.losses, name)``, a computed name is left out.
     """
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=name, ctx=ast.Load()):
                 yield node, name
             case ast.Call(func=ast.Name(id="getattr"), args=[owner, key, *_]):
-                while isinstance(owner, ast.Attribute):
+                while isinstance(owner, ast.Attribute):  # of ``keras.losses``, ``keras``
                     owner = owner.value
                 of_module = isinstance(owner, ast.Name) and owner.id in modules
                 for pattern in find_text_patterns(key) or {"*"}:
@@ -110,9 +113,10 @@ def _list_attribute_reads(tree: ast.AST, modules: Container[str]) -> Iterator[tu
 
 
 def _find_keys_read(reads: Iterable[ast.expr], used: Iterable[ast.AST]) -> set[str] | None:
-    """Return the keys that the code ``used`` takes, by ``[key]`` or ``get``, from what the expressions ``reads`` read.
+    """Return the keys by which code takes values from ``reads``, expressions in it that give a dictionary.
 
-    Returns None if the code uses one of these expressions in any other way, or with a key that is not a constant.
+    A value is taken by ``[key]`` or ``get``. Returns None if the code uses one of these expressions in any other way,
+    or with a key that is not a constant. ``used`` are the syntax trees of the code.
     """
     keys: set[str] = set()
     parents: dict[ast.AST, ast.AST] = {}
@@ -145,33 +149,32 @@ NO_METRICS = frozenset({"checkpoint", "learning_rate", "examples_per_s"})
 def list_reported_metrics(function: Function) -> list[str]:
     """Return the names of the metrics that a function visibly reports, by keyword or in a literal dict.
 
-    A report is a call of the function's second argument. Keywords in `NO_METRICS` are left out. Returns [] if the
-    function has no second argument.
+    A report is a call of the function's second argument. Each name comes once. Keywords in `NO_METRICS` and names that
+    are computed are left out. Returns [] if the function has no second argument.
     """
     arguments = list_positional(function)
-    report = arguments[1].arg if len(arguments) > 1 else ""
-    found: dict[str, None] = {}
+    if len(arguments) < 2:
+        return []
+    report = arguments[1].arg
+    found: dict[str, None] = {}  # a set that keeps the order
     for node in ast.walk(function):
-        if not (
-            report
-            and isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == report
-        ):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        if node.func.id != report:
             continue
         for given in node.args:
             if isinstance(given, ast.Dict):
                 found.update(
                     dict.fromkeys(text for key in given.keys if key for text in _list_texts(key))
                 )
-        found.update(
-            dict.fromkeys(one.arg for one in node.keywords if one.arg and one.arg not in NO_METRICS)
-        )
+        for keyword in node.keywords:
+            if keyword.arg and keyword.arg not in NO_METRICS:
+                found[keyword.arg] = None
     return list(found)
 
 
 def _list_texts(key: ast.expr) -> list[str]:
-    """Return the string in a node as a list; [] if it is no string."""
+    """Return the value of a literal string in a list; [] for any other expression."""
     return [key.value] if isinstance(key, ast.Constant) and isinstance(key.value, str) else []
 
 
@@ -182,13 +185,13 @@ def is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> 
     """Return whether a function may pass its report to code outside of ``author_trees``, or store it somewhere.
 
     The report is the function's second argument; without one, the result is False. Every use of it counts, except
-    calling it, using its attributes, and passing it to the author's code or to a function in `HARMLESS`.
+    calling it, using its attributes, and passing it to a function in `HARMLESS`, or to one with the name of a function
+    or class in ``author_trees``.
     """
     arguments = list_positional(function)
-    if len(arguments) > 1:
-        report = arguments[1].arg
-    else:
-        report = ""
+    if len(arguments) < 2:
+        return False
+    report = arguments[1].arg
     known: set[str] = set()
     for tree in author_trees.values():
         known.update(

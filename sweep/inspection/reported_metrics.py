@@ -22,17 +22,19 @@ DEFAULT_METRICS = ("accuracy", "mae")
 _MAY_ADD = ("train_step", "test_step", "on_epoch_end", "on_train_batch_end", "callbacks")
 """Methods of a `KerasTrainable` that may report values under names of their own."""
 
+# Keras's own classes of models
 _MODEL_MAKERS = frozenset({"Sequential", "Model", "Functional"})
+# methods of a model or layer by which it can report metrics of its own
 _METRICS_OF_A_MODEL = frozenset(
     {"train_step", "test_step", "compute_metrics", "get_metrics_result", "add_metric", "metrics"}
 )
 _KERAS_METRICS = ("keras.metrics", "tf.keras.metrics", "tensorflow.keras.metrics")
-# by Keras, than its classes suggest
+# names of Keras's metrics that do not follow from those of their classes
 _NAMED_OTHERWISE = {
     "FBetaScore": "fbeta_score",
     "LogCoshError": "logcosh",
 }
-# of `metrics` among the arguments of `Model.compile`; those before it name no metric
+# index of `metrics` among the arguments of `Model.compile`; those before it name no metric
 _METRICS_POSITION = 3
 
 
@@ -46,8 +48,8 @@ class PossibleMetrics:
     def may_report(self, metric: str) -> bool:
         """Return whether the trainable can report a metric with this name.
 
-        If the metrics are those of Keras, the name may also have ``val_`` and an output's name before it, or a number
-        behind it.
+        If the metrics are those of Keras, the name may also have ``val_``, then any text and ``_``, as of an output,
+        before it, and a number behind it: ``val_left_accuracy_1``.
         """
         if metric in self.names:
             return True
@@ -58,23 +60,27 @@ class PossibleMetrics:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The names of all metrics, for a list of choices; with Keras, first all with ``val_``, then all without."""
+        """The names of all metrics, for a list of choices; with Keras, first all with ``val_``, then all without.
+
+        Names of outputs and numbers are not included.
+        """
         if not self.of_keras:
             return self.names
         return tuple(f"{prefix}{name}" for prefix in ("val_", "") for name in self.names)
 
 
 def list_possible_metrics_of_function(function: Function) -> PossibleMetrics | None:
-    """Return the metrics that a function can report or return.
+    """Return the metrics that a function can report, by its second argument, or return.
 
-    Returns None if the source of the function does not show all names, or shows none.
+    Returns None if the source of the function does not show all names, or shows none, and if the function has a
+    decorator or passes its report on.
     """
     if function.decorator_list:  # a decorator may report, too
         return None
     arguments = list_positional(function)
-    report = arguments[1].arg if len(arguments) > 1 else ""
-    found: list[str | None] = []
-    if report:
+    found: list[str | None] = []  # the names; None: an unknown one
+    if len(arguments) > 1:
+        report = arguments[1].arg
         # Passed on to any other function, also of the author: what that reports is not searched.
         if report_reads.is_passed_on(function, {}) or _hides_reports(function, report):
             return None
@@ -91,7 +97,8 @@ def list_possible_metrics_of_function(function: Function) -> PossibleMetrics | N
 def _hides_reports(function: Function, report: str) -> bool:
     """Return whether a function may report in ways that its calls of ``report`` do not show.
 
-    That is the case if it assigns to ``report``, deletes it, or uses a private attribute of it.
+    ``report`` is the name of its second argument. That is the case if the function assigns to it, deletes it, or uses a
+    private attribute of it.
     """
     for node in ast.walk(function):
         match node:
@@ -132,7 +139,7 @@ def _list_names_in_mapping(value: ast.expr) -> list[str | None]:
 
 
 def _get_text(node: ast.expr | None) -> str | None:
-    """Return the string in a node; None if it is no string."""
+    """Return the value of a literal string; None for any other expression, or none."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     return None
@@ -148,7 +155,10 @@ def _list_returned(function: Function) -> Iterator[ast.expr]:
 
 
 def _walk_own(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield statements and all nodes in them, each before its parts, except whole functions, classes and lambdas."""
+    """Yield statements and all nodes in them, each before its parts, but no functions, classes and lambdas.
+
+    What is within these is left out as well.
+    """
     for node in body:
         if isinstance(node, Function | ast.ClassDef | ast.Lambda):
             continue
@@ -157,7 +167,7 @@ def _walk_own(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def _list_if_all_known(names: Iterable[str | None]) -> tuple[str, ...]:
-    """Return the names without duplicates; () if one of them is unknown."""
+    """Return the names without duplicates, in their order; () if one of them is None, that is unknown."""
     found: dict[str, None] = {}
     for name in names:
         if name is None:
@@ -171,9 +181,10 @@ def list_possible_metrics_of_class(
 ) -> PossibleMetrics | None:
     """Return the metrics that a `KerasTrainable` can report; None if its source does not show all names.
 
-    ``trees`` are the syntax trees of all modules by name, ``theirs`` those of the author's modules. The author's own
-    methods that may report under other names, such as ``train_step`` or ``callbacks``, make the result None. Keras may
-    put names of outputs before those of metrics; they are not included.
+    ``trees`` are the syntax trees of all modules by name, ``theirs`` those of the author's modules. Also returns None
+    if the author has methods that may report under other names, such as ``train_step`` or ``callbacks``, if ``model``
+    is not the author's or does not return a model of Keras's own classes, or if the author's layers may add metrics.
+    Keras may put names of outputs before those of metrics; they are not included.
     """
     # `KerasTrainable` has each of these methods; None means that it is uncertain which definition applies.
     for method in _MAY_ADD:
@@ -185,7 +196,7 @@ def list_possible_metrics_of_class(
         return None
     if _may_add_metrics(trainable, theirs):
         return None
-    found: list[str | None] = [LOSS]
+    found: list[str | None] = [LOSS]  # None stands for an unknown name
     for call in _list_compile_calls(model):
         found += _list_names_in_compile(call)
     for method, by_default in (("metrics", DEFAULT_METRICS), ("weighted_metrics", ())):
@@ -214,7 +225,12 @@ def _list_names_returned(method: ast.stmt | None) -> list[str | None]:
 
 
 def _returns_plain_model(function: Function) -> bool:
-    """Return whether a method certainly builds and returns a model of one of Keras's own classes."""
+    """Return whether a method certainly builds and returns a model of one of Keras's own classes (`_MODEL_MAKERS`).
+
+    Each value that it returns must be a call of such a class, or a variable to which only such calls are assigned.
+    False if it returns nothing.
+    """
+    # by variable: the names of what was called for its values; "": something else
     made: dict[str, set[str]] = {}
     simple_targets: set[ast.expr] = set()
     for node in _walk_own(function.body):  # a statement comes before its parts
@@ -244,38 +260,44 @@ def _get_called_name(value: ast.expr) -> str:
 
 
 def _may_add_metrics(trainable: str, theirs: Mapping[str, ast.Module]) -> bool:
-    """Return whether the author's layers or models may add metrics; True if ``theirs`` does not show the trainable."""
+    """Return whether the author's layers or models may add metrics to those that `compile` and the trainable name.
+
+    They may if a class that the trainable may use has or uses one of `_METRICS_OF_A_MODEL`, if any such code uses
+    ``add_metric``, or if the author's own class has the name of one of Keras's. Returns True if ``theirs`` does not
+    show the trainable.
+    """
     owner = unconditional.find_definition(trainable, theirs)
     if owner is None:
         return True
     for node in _list_used_definitions(owner, theirs):
-        # The methods of the trainable and of its bases are not those of a model, though some have the same names.
-        is_base = isinstance(node, ast.ClassDef) and unconditional.derives_from(
-            trainable, _find_qualified_name(node, theirs), theirs
-        )
-        if (
-            isinstance(node, ast.ClassDef)
-            and not is_base
-            and _uses_or_defines_any(node, _METRICS_OF_A_MODEL)
-        ):
+        if getattr(node, "name", "") in _MODEL_MAKERS:  # not Keras's own
             return True
-        if getattr(node, "name", "") in _MODEL_MAKERS or _uses_or_defines_any(
-            node, frozenset({"add_metric"})
-        ):
+        if _uses_or_defines_any(node, frozenset({"add_metric"})):
+            return True
+        if not isinstance(node, ast.ClassDef):
+            continue
+        # The methods of the trainable and of its bases are not those of a model, though some have the same names.
+        name = _find_qualified_name(node, theirs)
+        is_trainable_or_base = unconditional.derives_from(trainable, name, theirs)
+        if not is_trainable_or_base and _uses_or_defines_any(node, _METRICS_OF_A_MODEL):
             return True
     return False
 
 
 def _find_qualified_name(node: ast.ClassDef, theirs: Mapping[str, ast.Module]) -> str:
-    """Return ``module:Name`` of a class that is defined in one of the modules ``theirs``."""
+    """Return ``module:Name`` of a class that is defined in one of the modules ``theirs``.
+
+    Raises StopIteration if it is in none.
+    """
     module = next(name for name, tree in theirs.items() if node in list_nodes(tree))
     return f"{module}:{node.name}"
 
 
 def _list_used_definitions(owner: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.stmt]:
-    """Return a class and all other classes and functions that it may use, matched by name.
+    """Return a class and all other classes and functions in ``theirs`` that it may use, matched by name.
 
-    Methods are not listed, because their classes contain them.
+    Methods are not listed, because their classes contain them. The class comes first, and may come again if its name is
+    used.
     """
     definitions: dict[str, list[ast.stmt]] = {}
     for tree in theirs.values():
@@ -298,7 +320,7 @@ def _list_used_definitions(owner: ast.stmt, theirs: Mapping[str, ast.Module]) ->
 
 
 def _uses_or_defines_any(tree: ast.AST, names: frozenset[str]) -> bool:
-    """Return whether code uses an attribute or defines a function whose name is in ``names``."""
+    """Return whether code uses an attribute, or defines a function that is not async, with a name in ``names``."""
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=name) | ast.FunctionDef(name=name) if name in names:
@@ -307,7 +329,7 @@ def _uses_or_defines_any(tree: ast.AST, names: frozenset[str]) -> bool:
 
 
 def _list_compile_calls(function: Function) -> Iterator[ast.Call]:
-    """Yield the calls of a method ``compile`` in a function."""
+    """Yield the calls of a method ``compile`` of any object in a function and in those within it."""
     for node in ast.walk(function):
         if (
             isinstance(node, ast.Call)
@@ -336,7 +358,7 @@ def _list_names_in_compile(call: ast.Call) -> list[str | None]:
 def _list_names_of_metrics(value: ast.expr) -> list[str | None]:
     """Return the names of metrics as Keras accepts them: a string, a metric, or a list or dict of these.
 
-    Each unknown name is None. An expression that is a literal None has no metrics.
+    Each unknown name is None. A literal None gives [], and of a dict, only the values count.
     """
     match value:
         case ast.Constant(value=None):

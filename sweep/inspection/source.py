@@ -50,7 +50,7 @@ class Source:
 
     @property
     def _author_trees(self) -> dict[str, ast.Module]:
-        """The syntax trees of the author's modules by name, without those of the packages sweep and trainables."""
+        """The syntax trees of all modules but those of the packages sweep and trainables, by name."""
         theirs = {}
         for name in self.trees:
             if get_top_package(name) not in OURS:
@@ -59,7 +59,7 @@ class Source:
 
     @cached_property
     def _reading(self) -> FoundReads:
-        """What the source reads of the hyperparameters.
+        """What the source reads of the hyperparameters; computed once.
 
         The author's code counts as reading the arguments of `optimizers`.
         """
@@ -92,7 +92,10 @@ class Source:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Texts on the places where hyperparameters cannot be followed, and on unavailable code; each may read more."""
+        """Texts on the places from which hyperparameters cannot be followed, and on code without source text.
+
+        Code there may read more than `reads`. () if all is known.
+        """
         return (*self._reading.doubts, *self.unseen)
 
     def reads_parameter(self, name: str) -> bool:
@@ -102,7 +105,7 @@ class Source:
     def author_reads_parameter(self, name: str) -> bool:
         """Return whether the author's modules visibly read a parameter, by its name or a pattern such as ``group.*``.
 
-        Reads by classes of sweep do not count. The arguments of `optimizers` count as read.
+        Reads in modules of sweep do not count. The arguments of `optimizers` count as read.
         """
         return _matches_read(name, self._reading.own)
 
@@ -110,7 +113,7 @@ class Source:
         """Return whether it cannot be ruled out that a parameter is read.
 
         It may be read if the source visibly reads it, if there are any doubts, or if the last part of its dotted name
-        appears anywhere in the author's modules.
+        is an attribute, argument, name or string anywhere in the author's modules.
         """
         return (
             bool(self.doubts)
@@ -125,8 +128,8 @@ class Source:
     def list_certain_reads(self) -> tuple[NameUse, ...]:
         """Return the parameters that every trial certainly reads without a default, with the places of the reads.
 
-        Only reads in the body of the function or of the methods `data` and `model` count; a parameter that is read
-        twice is listed twice. Returns () for a class that is not certainly a `KerasTrainable`.
+        Only reads in the body of the function or of the methods `data` and `model` count, and none in a branch. A
+        parameter that is read twice is listed twice. Returns () for a class that is not certainly a `KerasTrainable`.
         """
         if not self.is_function and not self.derives_from(KERAS_TRAINABLE):
             return ()
@@ -150,10 +153,10 @@ class Source:
         if any("sys.path" in reason for reason in self.unknown):
             return ()
         # Modules of sweep import none of the author's, so that they need not be followed.
-        met = unconditional.list_certain_imports(
+        imports = unconditional.list_certain_imports(
             self.trainable.partition(":")[0], self._author_trees
         )
-        return tuple(place for place in met if get_top_package(place.name) in absent)
+        return tuple(use for use in imports if get_top_package(use.name) in absent)
 
     def environment_value(self, name: str) -> str | None:
         """Return the text that the trainable's module assigns to an environment variable; None if it assigns none.
@@ -173,14 +176,16 @@ class Source:
         """Return those of the methods ``names`` that the trainable certainly lacks; all if it is a plain function.
 
         Returns () if the trainable may have methods that the source does not show, as with a decorator or an unknown
-        base.
+        base, even for a function.
         """
         return unconditional.list_lacking_methods(self.trainable, names, self.trees)
 
     def find_idle_hyperparameters(self) -> dict[str, str]:
-        """Return the standard hyperparameters that certainly have no effect in a `KerasTrainable`, and why, by name.
+        """Return why standard hyperparameters certainly have no effect in a `KerasTrainable`, by name.
 
-        Returns {} if there are doubts, or if the trainable is not certainly a `KerasTrainable`.
+        Hyperparameters that the author's modules may read are left out, but not those that a trial refuses because of
+        the model's own ``compile()``. Returns {} if there are doubts, or if the trainable is not certainly a
+        `KerasTrainable`.
         """
         if self.doubts or not self.derives_from(KERAS_TRAINABLE):
             return {}
@@ -188,15 +193,14 @@ class Source:
         for one in own_models.find_idle_hyperparameters(
             self.trainable, self.trees, self._author_trees
         ):
-            unread = []
             for name in one.names:
-                if not (one.unless_read and self._may_be_read_by_author(name)):
-                    unread.append(name)
-            found.update(dict.fromkeys(unread, one.why))
+                if one.unless_read and self._may_be_read_by_author(name):
+                    continue
+                found[name] = one.why
         return found
 
     def _may_be_read_by_author(self, name: str) -> bool:
-        """Return whether the author's modules visibly read a parameter, or contain the last part of its name."""
+        """Return whether the author's modules visibly read a parameter, or have the last part of its name as a word."""
         return self.author_reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
 
     def list_unread_trial_facts(self, names: Iterable[str], group: str = "") -> list[str]:
@@ -204,10 +208,12 @@ class Source:
 
         Facts are attributes of ``report`` or of the assignment or, with ``group``, keys of its mapping with the name
         ``group``, such as ``training``. Call this method only for functions and for classes other than a
-        `KerasTrainable`. Returns [] if the trainable may have code that the source does not show.
+        `KerasTrainable`. Returns [] if the trainable may have code that the source does not show, or if it is uncertain
+        what that code reads.
         """
         definition = unconditional.find_definition(self.trainable, self.trees)
-        # A name that no method can have is certainly lacking, unless the trainable may have methods out of sight.
+        # A name that no method can have is certainly lacking, unless the trainable may have methods out of sight; then
+        # the list is empty.
         if definition is None or not self.list_lacking_methods("a method that no class has"):
             return []
         return report_reads.list_surely_unread(definition, self._author_trees, names, group)
@@ -216,8 +222,8 @@ class Source:
         """Return the metrics that the source visibly reports; there may be more.
 
         For a `KerasTrainable`, they are always the default ones, whatever its source says: the loss, the accuracy (of
-        labels) and the absolute error (of numbers), each with and without ``val_``. For any other class, the result is
-        ().
+        labels) and the absolute error (of numbers), each with and without ``val_``. For any other class, and for what
+        the source does not show to be a function, the result is ().
         """
         if self.derives_from(KERAS_TRAINABLE):
             return tuple(
@@ -231,7 +237,7 @@ class Source:
     def possible_metrics(self) -> PossibleMetrics | None:
         """Return all metrics that the trainable can report; None if its source does not show all names.
 
-        Returns None for every class that is not certainly a `KerasTrainable`.
+        Also returns None if some code has no source text, and for every class that is not certainly a `KerasTrainable`.
         """
         if self.unseen:
             return None
@@ -254,10 +260,10 @@ class Source:
 
     @property
     def first_imports(self) -> tuple[str, ...]:
-        """The sorted names of the modules of other packages that the trainable's modules import at their top level.
+        """The sorted full names of the modules that the source's own modules import at their top level from elsewhere.
 
-        Large libraries are included, and modules that are not installed. The standard library is left out, and so are
-        imports within functions, ``if`` and ``try``.
+        The modules in `files`, and others of the same packages, are left out, and so are the standard library and
+        imports within functions, ``if`` and ``try``. Modules that are not installed are included.
         """
         found: set[str] = set()
         for tree in self._author_trees.values():
@@ -270,7 +276,8 @@ class Source:
     def module_digests(self) -> dict[str, str]:
         """Return the SHA-256 of the file of each of the author's modules, in hexadecimal, by the name of the module.
 
-        The files are read by this call. Extension modules and code that is in no file are left out.
+        The files are read by this call; it raises OSError if one is gone. Extension modules and code that is in no file
+        are left out.
         """
         digests = {}
         for name, file in self.files.items():
@@ -281,7 +288,8 @@ class Source:
     def digest(self) -> str:
         """Return a hexadecimal SHA-256 over the names and contents of all `files` and `texts`.
 
-        The files are read by this call. The result does not depend on where the code is stored.
+        The files are read by this call; it raises OSError if one is gone. The result depends on the names of modules,
+        and not on where the code is stored.
         """
         total = hashlib.sha256()
         for name in sorted({*self.files, *self.texts}):
@@ -296,7 +304,7 @@ class Source:
 
 
 def _matches_read(name: str, reads: frozenset[str]) -> bool:
-    """Return whether a parameter is one of ``reads``, or matches one that is a pattern with ``*``."""
+    """Return whether a parameter is one of ``reads``, or matches one of these that is a pattern with ``*``."""
     return name in reads or any(fnmatchcase(name, pattern) for pattern in reads if "*" in pattern)
 
 

@@ -14,7 +14,10 @@ _nodes_below: WeakKeyDictionary[ast.Module, list[ast.AST]] = WeakKeyDictionary()
 
 
 def parse(content: bytes, path: Path) -> ast.Module:
-    """Return the syntax tree of a file with this content. Raises InputError if it is not valid Python."""
+    """Return the syntax tree of ``content``, that of the file ``path``. Raises InputError if it is not valid Python.
+
+    ``path`` is only for messages; the file is not read.
+    """
     try:
         return ast.parse(content, str(path))
     except (SyntaxError, ValueError) as error:  # the latter: it contains null bytes
@@ -24,7 +27,8 @@ def parse(content: bytes, path: Path) -> ast.Module:
 def list_nodes(tree: ast.Module) -> Sequence[ast.AST]:
     """Return all nodes below a module, in the order of `ast.walk`, without those of ``ast.expr_context``.
 
-    The list is kept for later calls, so neither the tree nor the list may be changed afterwards.
+    The module itself is not included. The list is kept for later calls, so neither the tree nor the list may be changed
+    afterwards.
     """
     nodes = _nodes_below.get(tree)
     if nodes is None:
@@ -36,7 +40,10 @@ def list_nodes(tree: ast.Module) -> Sequence[ast.AST]:
 
 
 def _list_children(node: ast.AST) -> list[ast.AST]:
-    """Return the child nodes as `ast.iter_child_nodes` does, without contexts, in a third of the time."""
+    """Return the child nodes as `ast.iter_child_nodes` does, but without contexts (`ast.Load` and the like).
+
+    It takes a third of the time.
+    """
     children: list[ast.AST] = []
     for name in node._fields:
         value = getattr(node, name, None)

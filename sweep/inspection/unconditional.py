@@ -25,19 +25,19 @@ def list_lacking_methods(
 ) -> tuple[str, ...]:
     """Return those of the methods ``names`` that ``module:Name`` certainly lacks; all if it is a plain function.
 
-    Names that the body of a class assigns count as methods. Returns () if the definition or a base class is not in
-    ``trees``, or if a decorator or other code may add methods.
+    Names that the body of a class or of a base assigns count as methods. Returns () if the definition or a base class
+    is not in ``trees``, or if a decorator or other code may add methods.
     """
     module, _, name = trainable.partition(":")
     methods: set[str] = set()
-    sure = _collect_methods(module, name, trees, methods, set())
-    if not sure:
+    are_all_known = _collect_methods(module, name, trees, methods, set())
+    if not are_all_known:
         return ()
     return tuple(one for one in names if one not in methods)
 
 
 def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
-    """Return whether ``module:Name`` is certainly a function."""
+    """Return whether ``module:Name`` is certainly defined as a function, async or decorated ones included."""
     return isinstance(find_definition(trainable, trees), Function)
 
 
@@ -62,18 +62,20 @@ def find_method(
 
     The definition is the statement in the body of the class that binds the name, which may also be an assignment, or an
     ``if`` or ``try`` around it. It is None if there is no such method, if a class that comes earlier in the search is
-    unknown, or if several definitions may apply; in the first two cases, the module is "".
+    unknown, or if several statements of the class bind the name; in the first two cases, the module is "".
     """
     module, _, owner = trainable.partition(":")
-    for place, node in _list_method_order(module, owner, trees):
-        if node is None:  # unknown, and it may have the method
-            break
+    for owner_module, owner_class in _list_method_order(module, owner, trees):
+        if owner_class is None:  # unknown, and it may have the method
+            return "", None
         definitions = []
-        for one in node.body:
-            if name in list_bound_names(one):
-                definitions.append(one)
+        for statement in owner_class.body:
+            if name in list_bound_names(statement):
+                definitions.append(statement)
+        if len(definitions) == 1:
+            return owner_module, definitions[0]
         if definitions:
-            return place, definitions[0] if len(definitions) == 1 else None
+            return owner_module, None
     return "", None
 
 
@@ -92,15 +94,15 @@ def _list_method_order(
     module, node = _resolve_name(module, name, trees, set())
     if not isinstance(node, ast.ClassDef) or node in derived:
         return [(module, None)]
-    orders = []
+    orders = []  # one for each base
     for base in node.bases:
-        place, its = _find_base_class(module, base, trees)
-        if its not in _PLAIN:
-            orders.append(_list_method_order(place, its, trees, (*derived, node)))
-    is_unknown = any(base is None for order in orders for _, base in order)
-    if len(orders) > 1 and is_unknown:
+        base_module, base_name = _find_base_class(module, base, trees)
+        if base_name not in _PLAIN:
+            orders.append(_list_method_order(base_module, base_name, trees, (*derived, node)))
+    has_unknown_class = any(one is None for order in orders for _, one in order)
+    if len(orders) > 1 and has_unknown_class:
         return [(module, node), ("", None)]
-    orders.append([order[0] for order in orders])
+    orders.append([order[0] for order in orders])  # the bases themselves, in their order
     return [(module, node), *_merge_orders(orders)]
 
 
@@ -108,15 +110,17 @@ def _merge_orders(orders: Sequence[MethodOrder]) -> MethodOrder:
     """Merge the method orders of the bases of a class, of which the last is that of the bases themselves.
 
     The first class that no order has behind another one comes next: Python's C3 linearization (Barrett et al., OOPSLA
-    1996). Where there is none, Python refuses the class, and the result ends with None.
+    1996). Where there is none, Python refuses the class, and the result ends with an unknown class. The given orders
+    are not changed.
     """
     merged: MethodOrder = []
     remaining = [list(order) for order in orders if order]
     while remaining:
         heads = [order[0] for order in remaining]
+        # classes that another one must precede
         behind = [one for order in remaining for one in order[1:]]
         following = next((head for head in heads if head not in behind), None)
-        if following is None:
+        if following is None:  # the orders contradict each other
             return [*merged, ("", None)]
         merged.append(following)
         for order in remaining:
@@ -127,17 +131,21 @@ def _merge_orders(orders: Sequence[MethodOrder]) -> MethodOrder:
 
 
 def derives_from(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
-    """Return whether ``module:Name`` is the class ``base`` (``module:Name``) or is certainly derived from it."""
+    """Return whether ``module:Name`` is the class ``base`` (``module:Name``) or is certainly derived from it.
+
+    ``base`` must be named by the module that defines it, which must be in ``trees``.
+    """
     queue = [trainable]
     seen: set[tuple[str, str]] = set()
     while queue:
         module, _, name = queue.pop().partition(":")
         module, node = _resolve_name(module, name, trees, seen)
-        if isinstance(node, ast.ClassDef):
-            if f"{module}:{node.name}" == base:
-                return True
-            for one in node.bases:
-                queue.append(":".join(_find_base_class(module, one, trees)))
+        if not isinstance(node, ast.ClassDef):
+            continue
+        if f"{module}:{node.name}" == base:
+            return True
+        for one in node.bases:
+            queue.append(":".join(_find_base_class(module, one, trees)))
     return False
 
 
@@ -153,7 +161,10 @@ def resolve_name(
 
 
 def list_methods(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[str]:
-    """Return the names of the methods and attributes in the body of a class and in those of its bases in ``trees``."""
+    """Return the names of the methods and attributes in the body of a class and in those of its bases in ``trees``.
+
+    Those within ``if`` or other code are left out. Returns an empty set if ``trees`` lacks the class.
+    """
     methods: set[str] = set()
     _collect_methods(module, name, trees, methods, set())
     return methods
@@ -164,14 +175,15 @@ def _find_base_class(
 ) -> tuple[str, str]:
     """Return the module and the name of a base class, as the derived class in ``module`` refers to it.
 
-    Only an ``import`` of the base's module is resolved; a plain name is taken to be in ``module``, imported or not.
+    Of ``a.B``, the import of ``a`` is resolved; a plain name is taken to be in ``module``, imported or not.
     """
     owner, _, name = ast.unparse(base).rpartition(".")
-    if owner:
-        owner = next(
-            (full for alias, full in _list_imported_modules(trees[module]) if alias == owner), owner
-        )
-    return owner or module, name
+    if not owner:
+        return module, name
+    for alias, full_name in _list_imported_modules(trees[module]):
+        if alias == owner:
+            return full_name, name
+    return owner, name
 
 
 def _collect_methods(
@@ -183,8 +195,9 @@ def _collect_methods(
 ) -> bool:
     """Add the methods and attributes of a class and its bases to ``names``; return False if there may be more.
 
-    For an undecorated function, nothing is added, and the result is True. ``seen`` has the classes that were visited
-    already, and grows; the result is False if one of them is met again, even by way of another base.
+    There may be more if a class is not in ``trees``, or if a decorator, a metaclass or code such as ``if`` may add
+    them. For an undecorated function, nothing is added, and the result is True. ``seen`` has the modules and names that
+    were visited already, and grows; the result is False if one of them is met again, even by way of another base.
     """
     module, node = _resolve_name(module, name, trees, seen)
     if isinstance(node, Function):
@@ -192,9 +205,9 @@ def _collect_methods(
     if not isinstance(node, ast.ClassDef):
         return False
     # a decorator or a metaclass may add methods
-    sure = not node.decorator_list and not node.keywords
-    for one in node.body:
-        match one:
+    are_all_known = not node.decorator_list and not node.keywords
+    for statement in node.body:
+        match statement:
             case ast.FunctionDef(name=method) | ast.AsyncFunctionDef(name=method):
                 names.add(method)
             case ast.Assign(targets=targets):
@@ -204,13 +217,12 @@ def _collect_methods(
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 pass
             case _:  # any other code in the body may define methods, such as ``if``
-                sure = False
+                are_all_known = False
     for base in node.bases:
-        owner, its = _find_base_class(module, base, trees)
-        if its in _PLAIN:
-            continue
-        sure &= _collect_methods(owner, its, trees, names, seen)
-    return sure
+        base_module, base_name = _find_base_class(module, base, trees)
+        if base_name not in _PLAIN:
+            are_all_known &= _collect_methods(base_module, base_name, trees, names, seen)
+    return are_all_known
 
 
 def _resolve_name(
@@ -218,19 +230,18 @@ def _resolve_name(
 ) -> tuple[str, ast.stmt | None]:
     """Return the module that defines a name, following imports, and the defining statement, as `resolve_name` does.
 
-    ``seen`` contains the modules and names that were followed already, which end a circle; those followed now are
-    added.
+    ``seen`` contains the modules and names that were followed already, which end a circle: the statement is then None.
+    Those followed now are added.
     """
     while (module, name) not in seen and module in trees:
         seen.add((module, name))
-        body = trees[module].body
         definitions = []
-        for one in body:
-            if name in list_bound_names(one):
-                definitions.append(one)
+        for statement in trees[module].body:
+            if name in list_bound_names(statement):
+                definitions.append(statement)
         if len(definitions) != 1:
             return module, None
-        (node,) = definitions
+        node = definitions[0]
         if not isinstance(node, ast.ImportFrom):
             return module, node
         original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
@@ -244,8 +255,8 @@ def _resolve_name(
 def list_bound_names(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement in a module or class assigns, defines or imports.
 
-    For ``if`` and ``try``, these are the names of all statements within, at any depth; a name may come twice. Loops,
-    ``with`` and unpacked tuples yield nothing.
+    For ``if`` and ``try``, these are the names of all statements within, at any depth, even of those in functions and
+    classes there; a name may come several times. Loops, ``with`` and unpacked tuples yield nothing.
     """
     match node:
         case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
@@ -257,15 +268,16 @@ def list_bound_names(node: ast.stmt) -> Iterator[str]:
         case ast.AnnAssign(target=ast.Name(id=name)):
             yield name
         case ast.If() | ast.Try():  # in any of the branches
-            for one in ast.walk(node):
-                if one is not node and isinstance(one, ast.stmt):
-                    yield from list_bound_names(one)
+            for part in ast.walk(node):
+                if part is not node and isinstance(part, ast.stmt):
+                    yield from list_bound_names(part)
 
 
 def _list_imported_modules(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield the local name and the full name of each absolute import at the top level of a module.
 
-    Imports within ``if`` and ``try`` are left out.
+    For ``import a.b``, both are ``a.b``; for ``from a import b``, they are ``b`` and ``a.b``. Imports within ``if`` and
+    ``try`` are left out.
     """
     for node in tree.body:
         if isinstance(node, ast.Import):
@@ -276,16 +288,19 @@ def _list_imported_modules(tree: ast.Module) -> Iterator[tuple[str, str]]:
             )
 
 
-# of a KerasTrainable; every trial calls them with the hyperparameters only
+# methods of a KerasTrainable that every trial calls, with the hyperparameters only
 METHODS = (
     "data",
     "model",
 )
 
+# attributes of the hyperparameters, or of a dict of them, that are no parameters
 _NO_NAMES = frozenset(dir(Hyperparameters)) | frozenset(dir(dict))
-# readers without a default if a name is their only argument
+# methods that read without a default if a name is their only argument
 _READERS = frozenset({"number", "integer", "text", "flag"})
+# statements that leave a function or loop
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+# definitions, whose bodies run later or never
 _LATER = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _TRIES = (ast.Try, ast.TryStar)
 _BRANCHES = (ast.If, *_TRIES, ast.For, ast.AsyncFor, ast.While, ast.Match)
@@ -306,29 +321,32 @@ def list_certain_reads(
     """Yield the parameters that every trial certainly reads without a default, once for each read.
 
     Only the function's body counts, or the bodies of the class's methods `data` and `model`; none counts that has a
-    decorator or ``yield``, or that assigns to the argument with the hyperparameters.
+    decorator or ``yield``, or that assigns to the argument with the hyperparameters. Reads in branches are left out,
+    and so are those after a branch that may leave the function.
     """
     module, _, name = trainable.partition(":")
     if is_function:
         module, function = _resolve_name(module, name, trees, set())
         yield from _find_reads(module, function, 0)
         return
-    for name in METHODS:
-        module, function = find_method(trainable, name, trees)
-        yield from _find_reads(module, function, 1)
+    for method in METHODS:
+        module, function = find_method(trainable, method, trees)
+        yield from _find_reads(module, function, 1)  # the first argument is ``self``
 
 
 def list_certain_imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[NameUse]:
     """Yield the modules that importing a module certainly imports, directly or through other modules in ``trees``.
 
     Relative imports are left out, and so are imports within functions, ``if`` and ``try``. ``from a import b`` yields
-    ``a``. A module comes once for each statement that imports it.
+    ``a``. A module comes once for each statement that imports it, with the place of the statement.
     """
     queue = [module]
     seen = {module}
     while queue:
         module = queue.pop()
-        for node in trees[module].body if module in trees else ():
+        if module not in trees:
+            continue
+        for node in trees[module].body:
             names = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -344,10 +362,13 @@ def list_certain_imports(module: str, trees: Mapping[str, ast.Module]) -> Iterat
 def find_environment_value(module: str, name: str, trees: Mapping[str, ast.Module]) -> str | None:
     """Return the text that a module assigns to an environment variable at its top level; None if it assigns none.
 
-    The first such statement counts. Raises ValueError if its value is not a literal string, or if it sets the variable
-    with ``setdefault`` or ``update``.
+    The first such statement counts, except in ``if``, ``try`` and other blocks. Raises ValueError if its value is not a
+    literal string, or if it may set the variable with ``setdefault`` or ``update``. Returns None if ``trees`` lacks the
+    module.
     """
-    for node in trees[module].body if module in trees else ():
+    if module not in trees:
+        return None
+    for node in trees[module].body:
         match node:
             case ast.Assign(
                 targets=[ast.Subscript(value=owner, slice=ast.Constant(value=key))], value=value
@@ -368,7 +389,8 @@ def find_environment_value(module: str, name: str, trees: Mapping[str, ast.Modul
 def _find_reads(module: str, function: ast.stmt | None, position: int) -> Iterator[NameUse]:
     """Yield the parameters that a function certainly reads from its argument at the index ``position``.
 
-    Nothing is yielded if ``function`` is no function, has a decorator or ``yield``, or assigns to the argument.
+    ``module`` is the function's, for the results. Nothing is yielded if ``function`` is no function, lacks the
+    argument, has a decorator or ``yield``, or assigns to the argument.
     """
     if not isinstance(function, Function) or function.decorator_list or _is_generator(function):
         return
@@ -376,9 +398,9 @@ def _find_reads(module: str, function: ast.stmt | None, position: int) -> Iterat
     if position >= len(arguments):
         return
     hp = arguments[position].arg
-    uses = (node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == hp)
-    if not all(isinstance(node.ctx, ast.Load) for node in uses):  # it is reassigned
-        return
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and node.id == hp and not isinstance(node.ctx, ast.Load):
+            return  # it is reassigned or deleted, so that it may hold something else
     for node in _walk_executed(function.body):
         name = _get_name_read(node, hp)
         if name is not None:
@@ -406,12 +428,14 @@ def _get_name_read(node: ast.AST, hp: str) -> str | None:
 
 
 def _walk_executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Yield the nodes of those statements that are certainly executed, in order.
+    """Yield the nodes of those statements of ``body`` that are certainly executed, in order.
 
-    Parts of a statement that may not be evaluated, such as the second operand of ``and``, are left out.
+    Parts of a statement that may not be evaluated, such as the second operand of ``and``, are left out. Of ``if`` and
+    loops, only the condition or what they go through is included. All that follows a ``try``, or a statement with
+    ``return``, ``raise``, ``continue`` or ``break`` in it, is left out.
     """
     for statement in body:
-        if isinstance(statement, _LATER):
+        if isinstance(statement, _LATER):  # its body is not executed here
             continue
         if isinstance(statement, _BRANCHES):
             for test in _list_tested_expressions(statement):
@@ -432,7 +456,7 @@ def _walk_executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _suppresses_errors(statement: ast.With | ast.AsyncWith) -> bool:
-    """Return whether a ``with`` enters `contextlib.suppress`: an error in its body is then no failure."""
+    """Return whether a ``with`` enters a call of ``suppress``, so that an error in its body is no failure."""
     for item in statement.items:
         match item.context_expr:
             case ast.Call(func=ast.Name(id="suppress") | ast.Attribute(attr="suppress")):
@@ -477,5 +501,5 @@ def _walk_evaluated(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_generator(function: Function) -> bool:
-    """Return whether a function is a generator."""
+    """Return whether a function, or one within it, has a ``yield``."""
     return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
