@@ -86,13 +86,13 @@ class Reporter:
         self._number_read = False  # whether the function has read `trial`
         # whether the function has read `fold`, or need not
         self._fold_read = assignment.fold is None
-        self._restored = restored
+        self._restored_folder = restored
         self._accumulate = assignment.accumulate
         self._objective = assignment.objective
         self._restored_read = restored is None  # whether the function has read `restored`, or need not
-        self._splits = False  # whether the function has read `accumulate`
-        self._checkpoint: Checkpoint | None = None  # as passed to the last report
-        self._over = False  # whether the trial is to end
+        self._accumulate_read = False  # whether the function has read `accumulate`
+        self._last_checkpoint: Checkpoint | None = None  # as passed to the last report
+        self._must_end = False  # whether the trial is to end
         self._messages: SimpleQueue[EpochReported | _End] = SimpleQueue()
         self._answers: SimpleQueue[bool] = SimpleQueue()
         self._process = os.getpid()  # the only one in which reports are taken
@@ -135,7 +135,7 @@ class Reporter:
         If there is one, it must be read before the first report.
         """
         self._restored_read = True
-        return self._restored
+        return self._restored_folder
 
     @property
     def accumulate(self) -> int:
@@ -143,7 +143,7 @@ class Reporter:
 
         Reading it tells sweep that the function can split its batches.
         """
-        self._splits = True
+        self._accumulate_read = True
         return self._accumulate
 
     @property
@@ -194,7 +194,8 @@ class Reporter:
             raise RuntimeError(
                 "report() is called in a process that the function has forked, expected in the trial's own process"
             )
-        if self._over:  # an earlier report has returned False, or the trial was ended between two reports
+        # an earlier report has returned False, or the trial was ended between two reports
+        if self._must_end:
             raise _TrialOver
         values = {}
         for name, value in {**(metrics or {}), **more}.items():
@@ -213,7 +214,7 @@ class Reporter:
         if checkpoint is not None and not callable(checkpoint) and not Path(checkpoint).exists():
             raise ValueError(f"report(checkpoint={str(checkpoint)!r}): no such file or folder")
         self.epoch += 1
-        self._checkpoint = checkpoint
+        self._last_checkpoint = checkpoint
         time_s = time.perf_counter() - self._since
         self._trained_s += time_s
         self._messages.put(
@@ -227,9 +228,9 @@ class Reporter:
                 examples_per_s=speed,
             )
         )
-        self._over = not self._answers.get()  # waits for the decision
+        self._must_end = not self._answers.get()  # waits for the decision
         self._since = time.perf_counter()  # waiting is no training time
-        return not self._over
+        return not self._must_end
 
     def _wait_for_message(self) -> EpochReported | _End:
         """Wait for the next message of the function's thread, without a limit, and return it.
@@ -274,10 +275,10 @@ class FunctionTrainable:
         self._function = function
         self._takes_report = takes_report(function)
         self._assignment: Assignment | None = None
-        self._run: Reporter | None = None
-        self._waits = False  # whether the function is blocked in its report
-        self._restored: Path | None = None
-        self._epoch = 0  # of the checkpoint in `_restored`
+        self._reporter: Reporter | None = None
+        self._waits_in_report = False  # whether the function is blocked in its report
+        self._restored_folder: Path | None = None
+        self._epoch = 0  # of the checkpoint in `_restored_folder`
         self._plateau = Plateau(maximize=False)  # epochs without a better objective, for `training.patience`
         self._started: float | None = None  # when the function was called, in seconds since 1970
         self._train_s = 0.0  # in the epochs reported since then
@@ -294,12 +295,12 @@ class FunctionTrainable:
     @property
     def saves(self) -> bool:
         """Whether the function passed a checkpoint to its last report; False before its first report."""
-        return self._run is not None and self._run._checkpoint is not None
+        return self._reporter is not None and self._reporter._last_checkpoint is not None
 
     @property
     def splits(self) -> bool:
         """Whether the function has read `Reporter.accumulate`, which means that it can split its batches."""
-        return self._run is not None and self._run._splits
+        return self._reporter is not None and self._reporter._accumulate_read
 
     @property
     def holds_memory(self) -> bool:
@@ -312,10 +313,10 @@ class FunctionTrainable:
 
         ``patience`` applies to all functions automatically.
         """
-        if self._run is None:
+        if self._reporter is None:
             read = set()
         else:
-            read = self._run.training_read
+            read = self._reporter.training_read
         return frozenset({"patience", *read})
 
     def begin(self, assignment: Assignment) -> None:
@@ -333,8 +334,8 @@ class FunctionTrainable:
         )
         self._plateau = Plateau(assignment.maximize)
         self._assignment = assignment
-        self._run = None
-        self._restored = None
+        self._reporter = None
+        self._restored_folder = None
         self._epoch = 0
         self._started = None
         self._train_s = 0.0
@@ -344,24 +345,24 @@ class FunctionTrainable:
     def train(self, report: Report) -> None:
         """Run the function until it returns, or until ``report`` returns False; it then waits inside its report.
 
-        A further call lets it continue there; there must be none after the function has ended. Raises Stopped if the
-        objective has not improved for ``training.patience`` epochs, while the function waits, RuntimeError if no trial
-        has begun, and whatever the function or ``report`` raises.
+        A further call lets it continue there; after the function has ended, it would wait forever. Raises Stopped if
+        the objective has not improved for ``training.patience`` epochs, while the function waits, RuntimeError if no
+        trial has begun, and whatever the function or ``report`` raises.
         """
-        run = self._run or self._start_function()
+        reporter = self._reporter or self._start_function()
         self._check_patience()  # it may be exhausted already, in a trial that was restored
-        if self._waits:
-            self._waits = False
-            run._answers.put(True)
-        while isinstance(message := run._wait_for_message(), EpochReported):
-            self._waits = True
+        if self._waits_in_report:
+            self._waits_in_report = False
+            reporter._answers.put(True)
+        while isinstance(message := reporter._wait_for_message(), EpochReported):
+            self._waits_in_report = True
             self._train_s += message.time_s
             self._count_epoch(message)
             if not report(message):
                 return
             self._check_patience()
-            self._waits = False
-            run._answers.put(True)
+            self._waits_in_report = False
+            reporter._answers.put(True)
         if message.error is not None:
             raise message.error
 
@@ -387,15 +388,16 @@ class FunctionTrainable:
         Returns a line about the error that the function then raised, or "". If it does not wait in a report, its next
         report ends it, and this returns "" at once.
         """
-        run = self._run
-        if run is None:
+        reporter = self._reporter
+        if reporter is None:
             return ""
-        if not self._waits:  # it has ended, or runs on after an interruption: nothing waits for an answer
-            run._over = True
+        # it has ended, or runs on after an interruption: nothing waits for an answer
+        if not self._waits_in_report:
+            reporter._must_end = True
             return ""
-        self._waits = False
-        run._answers.put(False)
-        message = run._wait_for_message()
+        self._waits_in_report = False
+        reporter._answers.put(False)
+        message = reporter._wait_for_message()
         if isinstance(message, _End):  # always: after False, a further report sends no message
             error = message.error
         else:
@@ -410,12 +412,12 @@ class FunctionTrainable:
         Raises RuntimeError if there is no report or it had no checkpoint, and the errors of copying, of writing or of
         the function's own callable.
         """
-        run = self._run
-        if run is None:
+        reporter = self._reporter
+        if reporter is None:
             checkpoint = None
         else:
-            checkpoint = run._checkpoint
-        if run is None or checkpoint is None:
+            checkpoint = reporter._last_checkpoint
+        if reporter is None or checkpoint is None:
             raise RuntimeError("the function has given no checkpoint for this epoch")
         if callable(checkpoint):
             checkpoint(folder)
@@ -423,10 +425,10 @@ class FunctionTrainable:
             shutil.copytree(checkpoint, folder, dirs_exist_ok=True)
         else:
             shutil.copy2(checkpoint, folder)
-        about: dict[str, object] = {"epoch": run.epoch, "waited": self._plateau.state()}
+        about: dict[str, object] = {"epoch": reporter.epoch, "waited": self._plateau.state()}
         if self._has_read_number():
             about["by_number"] = True
-        if run.minutes is not None:  # without a limit, the epochs alone tell how far the trial is
+        if reporter.minutes is not None:  # without a limit, the epochs alone tell how far the trial is
             about["trained_s"] = self._before_s + self._train_s
         (folder / _ABOUT).write_text(json.dumps(about))
 
@@ -437,7 +439,7 @@ class FunctionTrainable:
         before `train`. ``folder`` must stay until then. Raises OSError, ValueError or KeyError if its file about the
         trial's progress is missing or damaged.
         """
-        self._restored = folder
+        self._restored_folder = folder
         about = json.loads((folder / _ABOUT).read_text())
         self._epoch = int(about["epoch"])
         self._number_read_before = bool(about.get("by_number"))
@@ -485,22 +487,24 @@ class FunctionTrainable:
 
     def _has_read_number(self) -> bool:
         """Return whether the function has read `Reporter.trial` in this trial, now or before a restored checkpoint."""
-        return self._number_read_before or (self._run is not None and self._run._number_read)
+        if self._number_read_before:
+            return True
+        return self._reporter is not None and self._reporter._number_read
 
     def _start_function(self) -> Reporter:
         """Seed the global random generators, and start the function in a new thread; return its reporter at once.
 
-        The reporter is kept in ``_run``. Raises RuntimeError if no trial has begun.
+        The reporter is kept in ``_reporter``. Raises RuntimeError if no trial has begun.
         """
         assignment = self._assignment
         if assignment is None:
             raise RuntimeError("no trial has begun")
         self._started = time.time()
         _seed_generators(assignment.seed)
-        run = self._run = Reporter(assignment, self._restored, self._epoch, self._before_s)
+        reporter = self._reporter = Reporter(assignment, self._restored_folder, self._epoch, self._before_s)
         hp = Hyperparameters(assignment.params)
         hp.set_lengths(epochs=assignment.epochs if assignment.counts_epochs else None)
-        call_arguments: tuple[object, ...] = (hp, run) if self._takes_report else (hp,)
+        call_arguments: tuple[object, ...] = (hp, reporter) if self._takes_report else (hp,)
 
         def run_function() -> None:
             """Call the function, and report what it returned if it has reported nothing and was not told to end.
@@ -513,20 +517,20 @@ class FunctionTrainable:
             try:
                 returned = self._function(*call_arguments)
                 is_child = os.getpid() != process
-                has_reported = run.epoch != self._epoch
-                if not has_reported and not run._over and not is_child:
-                    run._report_returned(returned)
+                has_reported = reporter.epoch != self._epoch
+                if not has_reported and not reporter._must_end and not is_child:
+                    reporter._report_returned(returned)
             except _TrialOver:  # it has reported again after False, and is ended by this
                 pass
             except BaseException as caught:  # `train` raises it again
                 error = caught
             if os.getpid() != process:
                 _end_child(error)
-            run._messages.put(_End(error))
+            reporter._messages.put(_End(error))
 
         # a daemon, because a function that never returns must not keep the process from ending
         threading.Thread(target=run_function, name=f"trial-{assignment.trial}", daemon=True).start()
-        return run
+        return reporter
 
 
 def _end_child(error: BaseException | None) -> NoReturn:

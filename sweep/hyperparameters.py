@@ -43,7 +43,7 @@ class Declaring:
     # of the parameters declared so far, for later reads by name; filled only while declarations are collected
     _defaults: dict[str, Value]
     _declared_values: dict[str, Any]  # what the calls so far have returned
-    _within: tuple[tuple[str, tuple[Value, ...]], ...] = ()  # the enclosing conditional scopes
+    _conditions: tuple[tuple[str, tuple[Value, ...]], ...] = ()  # the enclosing conditional scopes
     _prefix = ""  # of the enclosing name scopes, put before each name
 
     if TYPE_CHECKING:
@@ -173,12 +173,12 @@ class Declaring:
         as in KerasTuner, unless the trial has the parameter. If the parent has no value in the trial and none of the
         declarations before has returned one, they apply. In nested blocks, all conditions must be met.
         """
-        before = self._within
-        self._within = (*before, (self._prefix + parent_name, _convert_to_tuple(parent_values)))
+        before = self._conditions
+        self._conditions = (*before, (self._prefix + parent_name, _convert_to_tuple(parent_values)))
         try:
             yield
         finally:
-            self._within = before
+            self._conditions = before
 
     @contextmanager
     def name_scope(self, name: str) -> Iterator[None]:
@@ -217,7 +217,7 @@ class Declaring:
         kept, because later declarations may name this parameter as their parent.
         """
         name = self._prefix + name  # the full name
-        conditions = self._within
+        conditions = self._conditions
         if parent_name is not None:
             conditions = (
                 *conditions,
@@ -456,16 +456,16 @@ class Hyperparameters(Declaring):
 
     def __init__(self, params: Params) -> None:
         if isinstance(params, RecordedParams):
-            self._seen = params.seen
+            self._names_read = params.seen
         else:
-            self._seen = set[str]()
+            self._names_read = set[str]()
         # `dict.items` is not recorded; any other way to copy the parameters would count as reading all of them
         self._set_params(dict(dict.items(params) if isinstance(params, RecordedParams) else params))
-        self._records: list[Reads] = []
+        self._open_records: list[Reads] = []
         # names changed by `with_changes`; reading one does not read the trial's parameter
-        self._changed: frozenset[str] = frozenset()
-        self._used = set[str]()  # the names in `_changed` that were read
-        self._live: Callable[..., Any] | None = None  # see `serve_live`
+        self._changed_names: frozenset[str] = frozenset()
+        self._changes_read = set[str]()  # the names in `_changed_names` that were read
+        self._live_source: Callable[..., Any] | None = None  # see `serve_live`
         self._defaults = dict[str, Value]()
         self._declared_values = dict[str, Any]()
         self._lengths = dict[str, Value]()
@@ -502,9 +502,9 @@ class Hyperparameters(Declaring):
                 params[name] = value
         changed._set_params(params)
         # shared, so that reads of the copy count as reads of the trial
-        changed._seen = self._seen
-        changed._changed = self._changed | set(changes)
-        changed._live = self._live
+        changed._names_read = self._names_read
+        changed._changed_names = self._changed_names | set(changes)
+        changed._live_source = self._live_source
         changed._defaults = self._defaults
         changed._declared_values = self._declared_values
         # `set_lengths` of the copy must not change the original
@@ -518,7 +518,7 @@ class Hyperparameters(Declaring):
 
         Those changed for the object that was copied are included.
         """
-        return tuple(sorted(self._changed - self._used))
+        return tuple(sorted(self._changed_names - self._changes_read))
 
     def __getitem__(self, name: str) -> Value:
         value = self._read(name)
@@ -540,7 +540,7 @@ class Hyperparameters(Declaring):
 
     def __contains__(self, name: str) -> bool:
         present = self.peek(name) is not ReadMark.ABSENT
-        for record in self._records:
+        for record in self._open_records:
             record.setdefault(name, self._make_read_mark(name, present=present))
         return present or name in self._defaults
 
@@ -554,7 +554,7 @@ class Hyperparameters(Declaring):
         """
         for name in self._params:
             self._read(name)
-        for record in self._records:
+        for record in self._open_records:
             record[""] = self._list_below("")  # also records that no other parameters exist
         return dict(self._params)
 
@@ -610,8 +610,8 @@ class Hyperparameters(Declaring):
         These parameters count as read, and which of them exist is recorded.
         """
         names = self._list_below(name)
-        self._seen.update(names)
-        for record in self._records:
+        self._names_read.update(names)
+        for record in self._open_records:
             record[name] = names
         return tuple(key.removeprefix(f"{name}.") for key in names)
 
@@ -656,8 +656,8 @@ class Hyperparameters(Declaring):
         a number, and ValueError if it has no meaning or lies outside ``bounds`` (with ``standard``, outside the bounds
         of the standard hyperparameter of this name; KeyError if there is none).
         """
-        if self._live is not None:
-            return self._live(name, meaning, default=default, bounds=bounds, standard=standard)
+        if self._live_source is not None:
+            return self._live_source(name, meaning, default=default, bounds=bounds, standard=standard)
         if default is not None and self.peek(name) is ReadMark.ABSENT:
             # a number, not one of the choices; it has no bounds
             return float(self.get(name, default))
@@ -674,16 +674,16 @@ class Hyperparameters(Declaring):
         ``source`` is called as ``source(name, meaning, default=..., bounds=..., standard=...)``, with the arguments of
         `live`.
         """
-        self._live = source
+        self._live_source = source
 
     @contextmanager
     def without_live(self) -> Iterator[None]:
         """Make `live` return plain floats in the block, and record its reads in the records of `recording`."""
-        before, self._live = self._live, None
+        before, self._live_source = self._live_source, None
         try:
             yield
         finally:
-            self._live = before
+            self._live_source = before
 
     @contextmanager
     def recording(self, record: Reads) -> Iterator[None]:
@@ -693,11 +693,11 @@ class Hyperparameters(Declaring):
         only added if the record has no entry of this name. Nothing is added by `peek`, nor by `live` after
         `serve_live` was called (except inside `without_live`), nor by reads of a changed copy (`with_changes`).
         """
-        self._records.append(record)
+        self._open_records.append(record)
         try:
             yield
         finally:
-            self._records.pop()
+            self._open_records.pop()
 
     def matches_reads(self, record: Reads) -> bool:
         """Return whether repeating the reads of ``record`` would give the same values.
@@ -713,10 +713,10 @@ class Hyperparameters(Declaring):
         The trial's lengths are values, too; declared defaults are not. The parameter still counts as read by the trial
         or, if `with_changes` has changed it, as a change that was used.
         """
-        if name in self._changed:
-            self._used.add(name)
+        if name in self._changed_names:
+            self._changes_read.add(name)
         else:
-            self._seen.add(name)
+            self._names_read.add(name)
         return self._params.get(name, self._lengths.get(name, ReadMark.ABSENT))
 
     def _set_params(self, params: dict[str, Value]) -> None:
@@ -737,7 +737,7 @@ class Hyperparameters(Declaring):
 
         An earlier entry is replaced. If ``name`` is a group, only that it exists is added, unless there is an entry.
         """
-        for record in self._records:
+        for record in self._open_records:
             if name in self._groups:
                 record.setdefault(name, ReadMark.GROUP)
             else:
@@ -757,7 +757,7 @@ class Hyperparameters(Declaring):
         """
         now = self.peek(name)
         if isinstance(then, tuple):  # the names below a group
-            self._seen.update(then)
+            self._names_read.update(then)
             return self._list_below(name) == then
         if isinstance(then, ReadMark):
             return self._make_read_mark(name, present=now is not ReadMark.ABSENT) is then

@@ -52,9 +52,9 @@ class _EventFileState:
 class EventFiles:
     """The TensorBoard event files of one sweep. Only one thread and one process may use them at a time.
 
-    After an error, the object must be closed and another one made, which begins where the files end on disk.
-    The constructor locks the folder. It raises `RefusedError` if another process holds the lock, and `StoreError` if
-    the log is missing, although tables or event files were made from it.
+    After an error, the object must be closed and another one made, which continues from what was saved. The constructor
+    locks the folder. It raises `RefusedError` if another process holds the lock, and `StoreError` if the log is
+    missing, although tables or event files were made from it.
     """
 
     def __init__(self, sweep: ResultsFolder, target: Path) -> None:
@@ -65,6 +65,7 @@ class EventFiles:
         self._spec: Mapping[str, object] = info.spec
         self._domains = self._read_domains()
         self._folds = info.folds
+        # trials of each configuration when the sweep began
         self._trials_each = info.first_repeats * (info.folds or 1)
         self._lock = _lock_target(target)
         try:
@@ -89,11 +90,11 @@ class EventFiles:
     def _reset_state(self) -> None:
         """Set the state of this object to that of a log of which nothing was read; the files themselves stay."""
         # how much of the log was read, and the `log.mark` of that byte when the state was saved last
-        self._log_bytes, self._mark = 0, ""
+        self._bytes_read, self._saved_mark = 0, ""
         self._ledger = Ledger(keep_epochs=False)
         self._numbering = Numbering(trials_each=self._trials_each)
-        self._trials: dict[int, _EventFileState] = {}
-        self._metrics: list[str] = []  # those that the file of the HParams tab declares
+        self._file_states: dict[int, _EventFileState] = {}
+        self._declared_metrics: list[str] = []  # those that the file of the HParams tab declares
         self._pending: dict[int, bytearray] = {}  # by trial: records that are not written yet
         # trials whose files end where they should, so that records can be appended
         self._truncated: set[int] = set()
@@ -111,21 +112,21 @@ class EventFiles:
         """
         path = self._sweep.log
         if not path.exists():
-            return len(self._trials)
+            return len(self._file_states)
         is_space_other = self._follow_space()
-        if is_space_other or log.was_replaced(path, self._log_bytes, self._mark):
+        if is_space_other or log.was_replaced(path, self._bytes_read, self._saved_mark):
             self._start_over()
-        for change, end in self._ledger.follow(path, self._log_bytes):
+        for change, end in self._ledger.follow(path, self._bytes_read):
             self._follow_numbering(change)
             self._process_change(change)
-            before = self._log_bytes
-            self._log_bytes = end
+            before = self._bytes_read
+            self._bytes_read = end
             # whenever the log passes a multiple of this size, so that a long log does not pile up in memory
             if end // FLUSH_BYTES > before // FLUSH_BYTES:
                 self._write_pending()
         self._write_pending()
         self._save_state()
-        return len(self._trials)
+        return len(self._file_states)
 
     def _read_domains(self) -> Mapping[str, Domain | None] | None:
         """Return the domains of the parameters that vary, by name, as the sweep file is now; None if they are unknown.
@@ -159,25 +160,25 @@ class EventFiles:
             saved = json.loads((self._target / "written.json").read_bytes())
             if saved["format"] != FORMAT:
                 raise ValueError("another format")
-            self._log_bytes = int(saved["log_bytes"])
-            self._mark = str(saved["mark"])
+            self._bytes_read = int(saved["log_bytes"])
+            self._saved_mark = str(saved["mark"])
             is_space_other = saved["parameters"] != repr(self._domains)
-            if is_space_other or log.was_replaced(self._sweep.log, self._log_bytes, self._mark):
+            if is_space_other or log.was_replaced(self._sweep.log, self._bytes_read, self._saved_mark):
                 raise ValueError("another log or space")
-            self._metrics = saved["metrics"]
+            self._declared_metrics = saved["metrics"]
             for number, (size, end) in saved["trials"].items():
-                self._trials[int(number)] = _EventFileState(size, end)
-            for number, file_state in self._trials.items():
+                self._file_states[int(number)] = _EventFileState(size, end)
+            for number, file_state in self._file_states.items():
                 size_on_disk = self._get_path(number).stat().st_size
                 if size_on_disk < file_state.size:
                     raise ValueError("a file is shorter than it was")
                 if size_on_disk > file_state.size:
                     os.truncate(self._get_path(number), file_state.size)
             # The ledger and the numbers of configurations are not stored, but follow from the log up to there.
-            if self._log_bytes:
+            if self._bytes_read:
                 for change, end_in_log in self._ledger.follow(self._sweep.log):
                     self._follow_numbering(change)
-                    if end_in_log >= self._log_bytes:
+                    if end_in_log >= self._bytes_read:
                         break
         except (OSError, KeyError, TypeError, ValueError):  # also those that are raised above
             self._start_over()
@@ -199,23 +200,23 @@ class EventFiles:
         written if nothing of the log was read since the last call. Raises `StoreError` if the log cannot be read or the
         disk cannot be written.
         """
-        mark = log.mark(self._sweep.log, self._log_bytes)
-        if mark == self._mark:
+        mark = log.mark(self._sweep.log, self._bytes_read)
+        if mark == self._saved_mark:
             return
-        self._mark = mark
+        self._saved_mark = mark
         known = {
             "format": FORMAT,
-            "log_bytes": self._log_bytes,
+            "log_bytes": self._bytes_read,
             "mark": mark,
-            "metrics": self._metrics,
+            "metrics": self._declared_metrics,
             "parameters": repr(self._domains),
-            "trials": {number: (one.size, one.end) for number, one in self._trials.items()},
+            "trials": {number: (one.size, one.end) for number, one in self._file_states.items()},
         }
         with replacing(self._target / "written.json") as path:
             path.write_text(json.dumps(known), encoding="utf-8")
 
     def _follow_numbering(self, change: Change) -> None:
-        """Note a change of ``repeats``, after which trials belong to other configurations."""
+        """Note a change of ``repeats``, after which a configuration has another number of trials; ignore any other."""
         self._numbering = follow_numbering(
             self._numbering, change, self._ledger.trials.values(), self._folds
         )
@@ -228,7 +229,7 @@ class EventFiles:
         """
         match change:
             case Started(trial, start):
-                self._trials[trial.number] = _EventFileState()
+                self._file_states[trial.number] = _EventFileState()
                 self._append_records(
                     trial.number,
                     self._events.encode_start(start, self._hparams, self._name_group(trial)),
@@ -237,11 +238,11 @@ class EventFiles:
                 self._append_records(trial.number, self._events.encode_epoch(report))
                 self._announce_metrics([*report.metrics])
             case Ended(trial, end):
-                self._trials[trial.number].end = self._trials[trial.number].size
+                self._file_states[trial.number].end = self._file_states[trial.number].size
                 self._append_records(trial.number, self._events.encode_end(end, trial.epoch))
             case Reopened(trial):  # remove the record of its end
                 self._write_pending()
-                file_state = self._trials[trial.number]
+                file_state = self._file_states[trial.number]
                 if file_state.end is not None:
                     file_state.size = file_state.end
                 file_state.end = None
@@ -286,16 +287,16 @@ class EventFiles:
         """
         new = []
         for metric in metrics:
-            if metric not in self._metrics:
+            if metric not in self._declared_metrics:
                 new.append(metric)
-        if not new and self._metrics:
+        if not new and self._declared_metrics:
             return
         objectives = []
         for metric, _ in self._sweep.read_info().objectives:
             objectives.append(metric)
-        self._metrics = list(dict.fromkeys([*objectives, *self._metrics, *new]))
+        self._declared_metrics = list(dict.fromkeys([*objectives, *self._declared_metrics, *new]))
         content = self._events.encode_experiment(
-            self._hparams, self._first_start.params, self._metrics, self._first_start.time
+            self._hparams, self._first_start.params, self._declared_metrics, self._first_start.time
         )
         with replacing(self._target / _FILE.format(0)) as path:
             path.write_bytes(content)
@@ -303,13 +304,13 @@ class EventFiles:
     def _append_records(self, trial: int, content: bytes) -> None:
         """Add records to the pending ones of a trial, which `_write_pending` writes, and to the size of its file."""
         self._pending.setdefault(trial, bytearray()).extend(content)
-        self._trials[trial].size += len(content)
+        self._file_states[trial].size += len(content)
 
     def _write_pending(self) -> None:
         """Append the pending records to their files, creating these if necessary; then none are pending.
 
         A file that this process has not written yet, or whose trial was tried again, is first truncated to the size
-        that it should have. Raises `StoreError` if the disk cannot be written.
+        that it should have before them. Raises `StoreError` if the disk cannot be written.
         """
         for trial, content in self._pending.items():
             path = self._get_path(trial)
@@ -322,7 +323,7 @@ class EventFiles:
                 path.touch()
                 with path.open("r+b") as file:
                     # the recorded size counts what is pending
-                    file.truncate(self._trials[trial].size - len(content))
+                    file.truncate(self._file_states[trial].size - len(content))
                     file.seek(0, os.SEEK_END)
                     file.write(content)
                 self._truncated.add(trial)

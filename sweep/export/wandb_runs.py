@@ -253,17 +253,18 @@ def _encode_json(value: object) -> str:
 
     That is so in lists and dictionaries as well. Raises TypeError for values that JSON does not have.
     """
-    return json.dumps(_replace_infinite(value), allow_nan=False)
+    return json.dumps(_replace_not_finite(value), allow_nan=False)
 
 
-def _replace_infinite(value: object) -> object:
+def _replace_not_finite(value: object) -> object:
+    """Return a value with texts in place of NaN and infinities, as `_encode_json` says; ``value`` is not changed."""
     match value:
         case float() if not math.isfinite(value):
             if math.isnan(value):
                 return "NaN"
             return "Infinity" if value > 0 else "-Infinity"
         case list():
-            return [_replace_infinite(item) for item in value]
+            return [_replace_not_finite(item) for item in value]
         case dict():
-            return {name: _replace_infinite(item) for name, item in value.items()}
+            return {name: _replace_not_finite(item) for name, item in value.items()}
     return value

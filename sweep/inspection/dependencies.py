@@ -386,6 +386,7 @@ def _is_relative_to_computed_package(call: ast.Call) -> bool:
     """Return whether a call imports a module by a literal name that is relative to a package with a computed name."""
     match call.args:
         case [ast.Constant(value=str(name)), *_]:
+            # in so deep a module, only a computed package or level leaves the name unknown
             return not _resolve_called_import(_DEEP_MODULE, name, call, is_package=True)
     return False
 

@@ -264,30 +264,30 @@ class _Flow:
         self._functions: dict[str, list[Function]] = {}  # by name
         self._classes: dict[str, list[ast.ClassDef]] = {}  # by name
         # pairs of a function or module and a variable in it that holds hyperparameters
-        self._held: set[tuple[ast.AST, str]] = set()
-        self._attributes = set(NAMES)  # names of attributes that hold hyperparameters
+        self._holding_variables: set[tuple[ast.AST, str]] = set()
+        self._holding_attributes = set(NAMES)  # names of attributes that hold hyperparameters
         # names of classes and functions of sweep
-        self._names_of_ours: set[str] = set()
+        self._names_of_sweep: set[str] = set()
         for reads in ours.values():
-            self._names_of_ours |= reads.definitions
+            self._names_of_sweep |= reads.definitions
         # by imported name, the top-level packages that it may come from; "" for a relative import
-        self._imported: dict[str, set[str]] = {}
+        self._origins: dict[str, set[str]] = {}
         for tree in trees.values():
             self._index_module(tree)
-        self._theirs = {name.split(".")[0] for name in trees}
-        self._ours = {name.split(".")[0] for name in ours}
+        self._packages_of_user = {name.split(".")[0] for name in trees}
+        self._packages_of_sweep = {name.split(".")[0] for name in ours}
         self._mark_arguments(ours)
         for function in self._functions.get(trainable, []):
             if isinstance(self._parents[function], ast.Module):
-                self._held.update((function, arg.arg) for arg in list_positional(function)[:1])
+                self._holding_variables.update((function, arg.arg) for arg in list_positional(function)[:1])
         # Each pass may find further variables and attributes that hold them, whose uses the next pass records.
         found_before = -1
-        found = len(self._held) + len(self._attributes)
+        found = len(self._holding_variables) + len(self._holding_attributes)
         while found != found_before:
             for module, tree in trees.items():
                 self._record_reads(module, tree)
             found_before = found
-            found = len(self._held) + len(self._attributes)
+            found = len(self._holding_variables) + len(self._holding_attributes)
 
     def _index_module(self, tree: ast.Module) -> None:
         """Record the parent of each node of a module, and its functions, classes and imports, wherever they stand.
@@ -310,10 +310,10 @@ class _Flow:
                     else:  # a relative import
                         source = ""
                     name = alias.asname or alias.name.split(".")[0]
-                    self._imported.setdefault(name, set()).add(source.split(".")[0])
+                    self._origins.setdefault(name, set()).add(source.split(".")[0])
 
     def _mark_arguments(self, ours: Mapping[str, ModuleReads]) -> None:
-        """Add the arguments of all functions that hold hyperparameters to ``_held``.
+        """Note which arguments of functions hold hyperparameters.
 
         An argument holds them if its name or annotation says so. In a class that derives from one of sweep's, an
         argument also holds them if it is at the index of ``hp`` in the method of ``ours`` with the same name.
@@ -328,7 +328,7 @@ class _Flow:
                     position_of_hp = positions[function.name]
                 for position, arg in enumerate(_list_arguments(function)):
                     if arg.arg in NAMES or _is_annotated(arg) or position == position_of_hp:
-                        self._held.add((function, arg.arg))
+                        self._holding_variables.add((function, arg.arg))
 
     def _derives_from_sweep(self, method: Function) -> bool:
         """Return whether the class of a method derives from a class of sweep, directly or through the user's classes.
@@ -343,7 +343,7 @@ class _Flow:
             for base in owner.bases if isinstance(owner, ast.ClassDef) else ():
                 name = get_last_name(base)
                 # a user's class of the same name counts first
-                if name in self._names_of_ours and name not in self._classes:
+                if name in self._names_of_sweep and name not in self._classes:
                     return True
                 if name not in seen:
                     queue += self._classes.get(name, [])
@@ -353,9 +353,8 @@ class _Flow:
     def _record_reads(self, module: str, tree: ast.Module) -> None:
         """Record the reads in one module, and a doubt for each use of hyperparameters that cannot be followed.
 
-        Variables, attributes and parameters that receive the hyperparameters are added to ``_held`` and
-        ``_attributes``, for the next pass. If the module declares ``READS``, the names in it are recorded as read, and
-        no doubts are recorded.
+        Variables, attributes and parameters that receive the hyperparameters are noted for the next pass. If the module
+        declares ``READS``, the names in it are recorded as read, and no doubts are recorded.
         """
         declared = find_declared_reads(tree)
         self.names |= declared or set()
@@ -377,17 +376,17 @@ class _Flow:
     def _holds_hyperparameters(self, node: ast.expr) -> bool:
         """Return whether the value of an expression is the hyperparameters, as far as was found by now.
 
-        That is so for a variable in ``_held``, for an attribute with a name in ``_attributes`` of anything but the
+        That is so for a variable that was found to hold them, for an attribute with such a name of anything but the
         hyperparameters themselves, and for a call of ``Hyperparameters``. A place that is assigned to does not count.
         """
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
                 return any(
-                    (scope, name) in self._held for scope in self._list_enclosing_scopes(node)
+                    (scope, name) in self._holding_variables for scope in self._list_enclosing_scopes(node)
                 )
             case ast.Attribute(value=owner, attr=name, ctx=ast.Load()):
                 # ``hp.params`` is a parameter
-                return name in self._attributes and not self._holds_hyperparameters(owner)
+                return name in self._holding_attributes and not self._holds_hyperparameters(owner)
             case ast.Call(func=func):
                 return get_last_name(func) == "Hyperparameters"
         return False
@@ -403,7 +402,7 @@ class _Flow:
         """Record what is read from ``node``, an expression whose value is the hyperparameters.
 
         If the expression is assigned or passed to a call, the variable, attribute or parameter that receives it is
-        marked as holding them. Returns False if the use cannot be followed, so that more may be read.
+        noted as holding them. Returns False if the use cannot be followed, so that more may be read.
         """
         parent = self._parents[node]  # the expression or statement that uses ``node``
         followed = False
@@ -420,9 +419,9 @@ class _Flow:
                 # nothing is read by ``hp is None``, or by a statement that is only ``hp``
                 followed = True
             case ast.Assign(targets=targets):
-                # a list, so that all are marked even if one cannot be
-                are_marked = [self._mark_target(target) for target in targets]
-                followed = all(are_marked)
+                # a list, so that all are noted even if one cannot be
+                are_noted = [self._mark_target(target) for target in targets]
+                followed = all(are_noted)
             case ast.AnnAssign(target=target):
                 followed = self._mark_target(target)
             case ast.NamedExpr(target=target):
@@ -476,9 +475,9 @@ class _Flow:
         """
         match target:
             case ast.Name(id=name):
-                self._held.add((next(self._list_enclosing_scopes(target)), name))
+                self._holding_variables.add((next(self._list_enclosing_scopes(target)), name))
             case ast.Attribute(attr=name):
-                self._attributes.add(name)
+                self._holding_attributes.add(name)
             case _:
                 return False
         return True
@@ -493,13 +492,13 @@ class _Flow:
         """
         name = get_last_name(call.func)
         # the top-level packages that the called name may come from; "": a relative import
-        origins = self._imported.get(get_first_name(call.func), set())
+        origins = self._origins.get(get_first_name(call.func), set())
         if name == "Hyperparameters" or (isinstance(call.func, ast.Name) and name in HARMLESS):
             return True
-        if origins - self._ours - self._theirs - {""}:  # another library
+        if origins - self._packages_of_sweep - self._packages_of_user - {""}:  # another library
             return False
-        followed = bool(origins & self._ours) or (
-            get_first_name(call.func) in ("self", "super") and name in self._names_of_ours
+        followed = bool(origins & self._packages_of_sweep) or (
+            get_first_name(call.func) in ("self", "super") and name in self._names_of_sweep
         )
         # called on an object, not as ``module.function``, so that only methods are meant
         of_an_object = isinstance(call.func, ast.Attribute) and not origins
@@ -532,7 +531,7 @@ class _Flow:
                 position = ""
         if position not in fields:
             return False
-        self._attributes.add(position)
+        self._holding_attributes.add(position)
         return True
 
     def _follow_into_function(self, function: Function, position: int | str, bound: bool) -> bool:
@@ -551,7 +550,7 @@ class _Flow:
                 name = None
         if name is None:
             return False
-        self._held.add((function, name))
+        self._holding_variables.add((function, name))
         return True
 
 

@@ -262,9 +262,9 @@ def _get_called_name(value: ast.expr) -> str:
 def _may_add_metrics(trainable: str, theirs: Mapping[str, ast.Module]) -> bool:
     """Return whether the author's layers or models may add metrics to those that `compile` and the trainable name.
 
-    They may if a class that the trainable may use has or uses one of `_METRICS_OF_A_MODEL`, if any such code uses
-    ``add_metric``, or if the author's own class has the name of one of Keras's. Returns True if ``theirs`` does not
-    show the trainable.
+    They may if a class that the trainable may use, other than its bases, has or uses one of `_METRICS_OF_A_MODEL`, if
+    any code that it may use has ``add_metric``, or if a class or function of the author's has the name of a model class
+    of Keras's. Returns True if ``theirs`` does not show the trainable.
     """
     owner = unconditional.find_definition(trainable, theirs)
     if owner is None:
