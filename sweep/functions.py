@@ -413,12 +413,9 @@ class FunctionTrainable:
         the function's own callable.
         """
         reporter = self._reporter
-        if reporter is None:
-            checkpoint = None
-        else:
-            checkpoint = reporter._last_checkpoint
-        if reporter is None or checkpoint is None:
+        if reporter is None or reporter._last_checkpoint is None:
             raise RuntimeError("the function has given no checkpoint for this epoch")
+        checkpoint = reporter._last_checkpoint
         if callable(checkpoint):
             checkpoint(folder)
         elif Path(checkpoint).is_dir():
@@ -443,9 +440,9 @@ class FunctionTrainable:
         about = json.loads((folder / _ABOUT).read_text())
         self._epoch = int(about["epoch"])
         self._number_read_before = bool(about.get("by_number"))
-        # checkpoints of earlier releases lack it
+        # Checkpoints of earlier releases lack these two.
         self._before_s = float(about.get("trained_s", 0.0))
-        if "waited" in about:  # checkpoints of earlier releases lack it
+        if "waited" in about:
             self._plateau.restore(about["waited"])
         return self._epoch
 

@@ -340,7 +340,9 @@ class _Flow:
         seen: set[str] = set()
         while queue:
             owner = queue.pop()
-            for base in owner.bases if isinstance(owner, ast.ClassDef) else ():
+            if not isinstance(owner, ast.ClassDef):
+                continue
+            for base in owner.bases:
                 name = get_last_name(base)
                 # a user's class of the same name counts first
                 if name in self._names_of_sweep and name not in self._classes:
@@ -363,12 +365,10 @@ class _Flow:
                 case ast.Call(func=ast.Attribute(attr=reader, value=owner), args=[key, *_]):
                     if reader in READERS and get_last_name(owner) == "live":
                         self.names |= find_text_patterns(key)
-            if (
-                isinstance(node, ast.expr)
-                and self._holds_hyperparameters(node)
-                and not self._record_use(node)
-                and declared is None  # otherwise ``READS`` has what cannot be followed
-            ):
+            if not isinstance(node, ast.expr) or not self._holds_hyperparameters(node):
+                continue
+            is_followed = self._record_use(node)
+            if not is_followed and declared is None:  # otherwise ``READS`` has what cannot be followed
                 # the first line of the code around the use
                 line = shortened(ast.unparse(self._parents[node]).splitlines()[0], 60)
                 self.doubts[f"{module}:{node.lineno}: {line}"] = None
