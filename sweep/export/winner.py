@@ -538,6 +538,8 @@ def _check_metrics(checkpoint: KeptCheckpoint, exported: Exported, notes: list[s
 def _are_close(a: float, b: float) -> bool:
     if a == b or (math.isnan(a) and math.isnan(b)):
         return True
+    if math.isinf(b):  # the tolerance would be infinite as well
+        return False
     return abs(a - b) <= CLOSE * max(1.0, abs(b))
 
 

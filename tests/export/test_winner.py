@@ -86,6 +86,16 @@ def test_a_model_that_is_not_what_was_validated(folder: ResultsFolder, tmp_path:
     assert text.endswith("; the code has changed since the trial was trained; it is <hot>")
 
 
+def test_a_metric_that_was_infinite_when_it_was_validated(tmp_path: Path) -> None:
+    code = kettles.TRAINABLE.replace('"heat": self.power}', '"heat": float("inf")}')
+    code = code.replace('{"val_heat": self.metrics()["val_heat"] + self.wrong}', '{"heat": 1.0}')
+    (tmp_path / "kettle.py").write_text(code)
+    sys.modules.pop("kettle", None)
+    text = refused(kettles.run(tmp_path), tmp_path / "x", 0)
+    sys.modules.pop("kettle", None)
+    assert "its model is not what was validated: heat is 1, inf in the log" in text
+
+
 def test_formats_that_cannot_be(folder: ResultsFolder, tmp_path: Path) -> None:
     assert "'tflite' is no format; expected some of keras" in refused(
         folder, tmp_path / "x", None, "last", ["tflite"]
