@@ -399,9 +399,10 @@ def export_winner(
     """Export the model of a trial, by default the best one, into the new folder ``target``.
 
     ``epoch`` selects its checkpoint: a number, "last" or "best". The folder also gets a model card and sweep.yaml. The
-    trial's code is imported here. Its model must have the logged metrics, unless it was trained on other devices. Each
-    format is loaded in a fresh process, and its predictions must equal those of the model; ``checkpoint`` is only
-    copied. A failed export leaves nothing behind but folders above ``target`` that did not exist.
+    trial's code is imported here, and its own ``export`` writes the files, except for ``checkpoint``, which is a copy.
+    That of a `KerasTrainable` loads each file in a fresh process and compares its predictions with the model's. The
+    model must have the logged metrics, unless the trial was trained on other devices. A failed export leaves nothing
+    behind but folders above ``target`` that did not exist.
 
     Raises `InputError` if a check fails, ``target`` exists or its folder cannot be made, a format is unknown, or there
     is nothing to export. Raises `StoreError` if the log is missing or damaged, and OSError if the disk becomes full.

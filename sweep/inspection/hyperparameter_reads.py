@@ -392,7 +392,7 @@ class _Flow:
         return False
 
     def _list_enclosing_scopes(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield the functions around a node, innermost first, and then its module."""
+        """Yield the functions and lambdas around a node, innermost first, and then its module."""
         while node in self._parents:
             node = self._parents[node]
             if isinstance(node, (*_FUNCTIONS, ast.Module)):
