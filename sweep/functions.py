@@ -89,7 +89,9 @@ class Reporter:
         self._restored_folder = restored
         self._accumulate = assignment.accumulate
         self._objective = assignment.objective
-        self._restored_read = restored is None  # whether the function has read `restored`, or need not
+        self._restored_read = (
+            restored is None
+        )  # whether the function has read `restored`, or need not
         self._accumulate_read = False  # whether the function has read `accumulate`
         self._last_checkpoint: Checkpoint | None = None  # as passed to the last report
         self._must_end = False  # whether the trial is to end
@@ -279,7 +281,9 @@ class FunctionTrainable:
         self._waits_in_report = False  # whether the function is blocked in its report
         self._restored_folder: Path | None = None
         self._epoch = 0  # of the checkpoint in `_restored_folder`
-        self._plateau = Plateau(maximize=False)  # epochs without a better objective, for `training.patience`
+        self._plateau = Plateau(
+            maximize=False
+        )  # epochs without a better objective, for `training.patience`
         self._started: float | None = None  # when the function was called, in seconds since 1970
         self._train_s = 0.0  # in the epochs reported since then
         self._before_s = 0.0  # trained before the checkpoint that the trial continues from
@@ -425,7 +429,9 @@ class FunctionTrainable:
         about: dict[str, object] = {"epoch": reporter.epoch, "waited": self._plateau.state()}
         if self._has_read_number():
             about["by_number"] = True
-        if reporter.minutes is not None:  # without a limit, the epochs alone tell how far the trial is
+        if (
+            reporter.minutes is not None
+        ):  # without a limit, the epochs alone tell how far the trial is
             about["trained_s"] = self._before_s + self._train_s
         (folder / _ABOUT).write_text(json.dumps(about))
 
@@ -498,7 +504,9 @@ class FunctionTrainable:
             raise RuntimeError("no trial has begun")
         self._started = time.time()
         _seed_generators(assignment.seed)
-        reporter = self._reporter = Reporter(assignment, self._restored_folder, self._epoch, self._before_s)
+        reporter = self._reporter = Reporter(
+            assignment, self._restored_folder, self._epoch, self._before_s
+        )
         hp = Hyperparameters(assignment.params)
         hp.set_lengths(epochs=assignment.epochs if assignment.counts_epochs else None)
         call_arguments: tuple[object, ...] = (hp, reporter) if self._takes_report else (hp,)

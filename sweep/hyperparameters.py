@@ -657,7 +657,9 @@ class Hyperparameters(Declaring):
         of the standard hyperparameter of this name; KeyError if there is none).
         """
         if self._live_source is not None:
-            return self._live_source(name, meaning, default=default, bounds=bounds, standard=standard)
+            return self._live_source(
+                name, meaning, default=default, bounds=bounds, standard=standard
+            )
         if default is not None and self.peek(name) is ReadMark.ABSENT:
             # a number, not one of the choices; it has no bounds
             return float(self.get(name, default))

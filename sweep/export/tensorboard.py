@@ -163,17 +163,14 @@ class EventFiles:
             self._bytes_read = int(saved["log_bytes"])
             self._saved_mark = str(saved["mark"])
             is_space_other = saved["parameters"] != repr(self._domains)
-            if is_space_other or log.was_replaced(self._sweep.log, self._bytes_read, self._saved_mark):
+            if is_space_other or log.was_replaced(
+                self._sweep.log, self._bytes_read, self._saved_mark
+            ):
                 raise ValueError("another log or space")
             self._declared_metrics = saved["metrics"]
             for number, (size, end) in saved["trials"].items():
                 self._file_states[int(number)] = _EventFileState(size, end)
-            for number, file_state in self._file_states.items():
-                size_on_disk = self._get_path(number).stat().st_size
-                if size_on_disk < file_state.size:
-                    raise ValueError("a file is shorter than it was")
-                if size_on_disk > file_state.size:
-                    os.truncate(self._get_path(number), file_state.size)
+            self._cut_files_to_size()
             # The ledger and the numbers of configurations are not stored, but follow from the log up to there.
             if self._bytes_read:
                 for change, end_in_log in self._ledger.follow(self._sweep.log):
@@ -182,6 +179,18 @@ class EventFiles:
                         break
         except (OSError, KeyError, TypeError, ValueError):  # also those that are raised above
             self._start_over()
+
+    def _cut_files_to_size(self) -> None:
+        """Truncate each event file that is longer than `_file_states` says.
+
+        Raises ValueError if a file is shorter, and OSError if it is missing.
+        """
+        for number, file_state in self._file_states.items():
+            size_on_disk = self._get_path(number).stat().st_size
+            if size_on_disk < file_state.size:
+                raise ValueError("a file is shorter than it was")
+            if size_on_disk > file_state.size:
+                os.truncate(self._get_path(number), file_state.size)
 
     def _start_over(self) -> None:
         """Delete all event files and reset the state; written.json stays until `_save_state`.

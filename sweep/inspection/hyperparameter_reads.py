@@ -279,7 +279,9 @@ class _Flow:
         self._mark_arguments(ours)
         for function in self._functions.get(trainable, []):
             if isinstance(self._parents[function], ast.Module):
-                self._holding_variables.update((function, arg.arg) for arg in list_positional(function)[:1])
+                self._holding_variables.update(
+                    (function, arg.arg) for arg in list_positional(function)[:1]
+                )
         # Each pass may find further variables and attributes that hold them, whose uses the next pass records.
         found_before = -1
         found = len(self._holding_variables) + len(self._holding_attributes)
@@ -368,7 +370,9 @@ class _Flow:
             if not isinstance(node, ast.expr) or not self._holds_hyperparameters(node):
                 continue
             is_followed = self._record_use(node)
-            if not is_followed and declared is None:  # otherwise ``READS`` has what cannot be followed
+            if (
+                not is_followed and declared is None
+            ):  # otherwise ``READS`` has what cannot be followed
                 # the first line of the code around the use
                 line = shortened(ast.unparse(self._parents[node]).splitlines()[0], 60)
                 self.doubts[f"{module}:{node.lineno}: {line}"] = None
@@ -382,7 +386,8 @@ class _Flow:
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
                 return any(
-                    (scope, name) in self._holding_variables for scope in self._list_enclosing_scopes(node)
+                    (scope, name) in self._holding_variables
+                    for scope in self._list_enclosing_scopes(node)
                 )
             case ast.Attribute(value=owner, attr=name, ctx=ast.Load()):
                 # ``hp.params`` is a parameter
