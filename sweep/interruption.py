@@ -60,7 +60,8 @@ def is_running(process: int) -> bool:
     """Return whether the process with the id ``process`` of this machine runs, also if it is another user's.
 
     A zombie does not run: a process that has ended, but whose parent has not waited for it, so that it still has its
-    id. In a container whose first process never waits, it stays a zombie.
+    id. In a container whose first process never waits, it stays a zombie. Those of other users, and on a system
+    without /proc all, cannot be told from running processes, and count as running.
     """
     try:
         os.kill(process, 0)  # sends no signal, only checks that there is such a process
@@ -81,7 +82,8 @@ def blocking_sighup() -> Iterator[None]:
     """Block SIGHUP in this thread inside the block, and in all processes and threads that it starts there.
 
     These processes and those that they start survive a closed terminal. If this process handles signals, another of
-    its threads still gets SIGHUP. Does nothing on Windows.
+    its threads still gets SIGHUP. After the block, SIGHUP is unblocked in this thread, unless it was blocked before.
+    Does nothing on Windows.
     """
     if _SIGHUP is None:
         yield
@@ -95,14 +97,17 @@ def blocking_sighup() -> Iterator[None]:
 
 
 def treat_as_ctrl_c() -> None:
-    """Make SIGTERM and, unless it is ignored, SIGHUP raise KeyboardInterrupt; call it in the main thread."""
+    """Make SIGTERM and, unless it is ignored, SIGHUP raise KeyboardInterrupt; call it in the main thread.
+
+    Only the first SIGHUP does: a closed terminal sends two. The handlers stay for the rest of the process.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if _SIGHUP in list_signals():
         signal.signal(_SIGHUP, _interrupt_once)
 
 
 def _interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
-    """Raise KeyboardInterrupt for a signal, and ignore it from now on."""
+    """Raise KeyboardInterrupt for the signal ``number``, and ignore this signal from now on."""
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
@@ -118,22 +123,25 @@ class Interruption:
     ) -> None:
         # printed when a process that belongs to sweep ends at a signal
         self.last_words = NOTHING_STARTED
-        self._acts = (first, second)
-        self._breaks = breaks  # whether `breakable` blocks may be interrupted
-        self._lock = threading.Lock()  # protects the next two; handlers never take it
-        self._flagged = 0  # signals seen by the handler
-        self._heard = 0  # signals seen by the thread; more while the main thread is in a long call
-        self._breakable = False
-        self._own_signals = 0  # signals sent by this object, not by the user
-        self._before: dict[signal.Signals, Any] = {}  # handlers that `install` has replaced
-        self._wakeup = -1  # the wakeup descriptor that it has replaced
-        self._ears: tuple[int, int] | None = None  # a pipe
+        self._actions = (first, second)
+        self._may_break = breaks  # whether `breakable` blocks may be interrupted
+        # held by the thread while it acts on a signal; handlers never take it
+        self._lock = threading.Lock()
+        self._handled = 0  # signals counted by the handler, in the main thread
+        # signals counted by the thread that acts on them; more while the main thread is in a long call
+        self._acted_on = 0
+        self._is_in_breakable = False  # whether the main thread is in a `breakable` block now
+        self._resent = 0  # signals of `_resend_missed_signal` that the thread has still to ignore
+        self._earlier_handlers: dict[signal.Signals, Any] = {}  # those that `install` has replaced
+        self._earlier_wakeup = -1  # the wakeup descriptor that `install` has replaced
+        # the reading and the writing end of the pipe to the thread; None before `install`
+        self._pipe: tuple[int, int] | None = None
         self.terminal = -1  # original standard error, since it may be redirected later
 
     @property
     def asked(self) -> bool:
         """Whether a signal has asked this process to end; False as long as the handlers were not installed."""
-        return self._flagged > 0 or self._heard > 0
+        return self._handled > 0 or self._acted_on > 0
 
     def check(self, message: str) -> None:
         """Raise `InterruptedByUser` with ``message`` if a signal has asked the process to end."""
@@ -141,40 +149,47 @@ class Interruption:
             raise InterruptedByUser(message)
 
     def install(self) -> None:
-        """Start to handle signals, and start the thread that acts on them; call it in the main thread."""
-        self._main = threading.get_ident()
+        """Start to handle the signals of `list_signals`, and start the thread that acts on them.
+
+        Call it in the main thread; in another one, Python raises ValueError. `terminal` becomes a copy of standard
+        error.
+        """
+        self._main_thread = threading.get_ident()
         self.terminal = os.dup(2)
-        self._ears = heard, written = os.pipe()
-        os.set_blocking(written, False)  # as `set_wakeup_fd` requires
-        self._wakeup = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+        self._pipe = reading_end, writing_end = os.pipe()
+        os.set_blocking(writing_end, False)  # as `set_wakeup_fd` requires
+        # from here on, Python writes the number of each signal that has a handler into the pipe
+        self._earlier_wakeup = signal.set_wakeup_fd(writing_end, warn_on_full_buffer=False)
         threading.Thread(
-            target=self._read_signals, args=(heard,), name="sweep-signals", daemon=True
+            target=self._read_signals, args=(reading_end,), name="sweep-signals", daemon=True
         ).start()
         # last, because from here on signals come to the handler, the pipe and the thread
-        self._before = {number: signal.signal(number, self._handle) for number in list_signals()}
+        self._earlier_handlers = {
+            number: signal.signal(number, self._handle) for number in list_signals()
+        }
 
     def restore(self) -> None:
         """Install the signal handlers again, after a library has replaced them; does nothing before `install`.
 
         Call it in the main thread.
         """
-        if self._ears is not None:
-            for number in self._before:
+        if self._pipe is not None:
+            for number in self._earlier_handlers:
                 signal.signal(number, self._handle)
 
     def remove(self) -> None:
         """Stop handling signals and restore the earlier handlers, after waiting for actions under way as `finish` does.
 
-        Call it in the main thread.
+        Call it in the main thread, at most once. Does nothing before `install`.
         """
         self.finish()
-        for number, handler in self._before.items():
-            # None: not set by Python code
+        for number, handler in self._earlier_handlers.items():
+            # a handler that was not set by Python code is None
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        if self._ears is not None:
-            signal.set_wakeup_fd(self._wakeup)
-            os.write(self._ears[1], _OVER)  # ends the thread, which closes the other end
-            os.close(self._ears[1])
+        if self._pipe is not None:
+            signal.set_wakeup_fd(self._earlier_wakeup)
+            os.write(self._pipe[1], _OVER)  # ends the thread, which closes the other end
+            os.close(self._pipe[1])
             os.close(self.terminal)
 
     @contextmanager
@@ -186,49 +201,58 @@ class Interruption:
         They are called in a thread, and the end of the block waits for them as `finish` does. Signals that came
         before the block count, so ``second`` may be called without ``first``.
         """
-        with self._lock:  # the action for an earlier signal is finished, or has ended this process
-            before = self._acts
-            self._acts = (first, second)
+        # waits until the action for an earlier signal is finished, for up to `_PATIENCE_S` seconds
+        with self._lock:
+            replaced = self._actions
+            self._actions = (first, second)
         try:
             yield
         finally:
             self.finish()
             with self._lock:
-                self._acts = before
+                self._actions = replaced
 
     @contextmanager
     def breakable(self) -> Iterator[None]:
         """Make the second signal raise `StoppedAtOnce` inside the block, for user code that does not check `asked`.
 
-        Does nothing if this object was created without ``breaks``.
+        A later signal does so too, but not one that came before the block. Call it in the main thread. Does nothing if
+        this object was created without ``breaks``. The blocks cannot be nested: the end of the inner one ends both.
         """
-        self._breakable = self._breaks
+        self._is_in_breakable = self._may_break
         try:
             yield
         finally:
-            self._breakable = False
+            self._is_in_breakable = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        """Count a signal in the main thread; raise `StoppedAtOnce` at the second one inside a `breakable` block."""
+        """Count a signal in the main thread; raise `StoppedAtOnce` if one came before and a `breakable` block runs.
+
+        SIGHUP after another signal is ignored. Called by Python for each signal.
+        """
         if number == _SIGHUP and self.asked:
             return
-        self._flagged += 1
-        if self._breakable and max(self._flagged, self._heard) > 1:
+        self._handled += 1
+        if self._is_in_breakable and max(self._handled, self._acted_on) > 1:
             raise StoppedAtOnce("stopped at once")
 
-    def _read_signals(self, heard: int) -> None:
-        """Read the signals from the pipe's end ``heard`` until handling ends, and act on each; runs in a thread.
+    def _read_signals(self, reading_end: int) -> None:
+        """Read signals from the descriptor ``reading_end`` of a pipe until handling ends, and act on each.
 
-        Signals that are not handled, those that `_resend_missed_signal` sends, and SIGHUP after another signal are
-        ignored. Closes ``heard`` at the end.
+        Runs in a thread. Signals that are not handled, those that `_resend_missed_signal` sends, and SIGHUP after
+        another signal are ignored. Closes ``reading_end`` at the end.
         """
-        while (number := os.read(heard, 1)) not in (_OVER, b""):
-            if number[0] == signal.SIGINT and self._own_signals:  # sent by `_resend_missed_signal`
-                self._own_signals -= 1
-            # Python also writes other signals, if code has set a handler for them
-            elif number[0] in _SIGNALS and not (number[0] == _SIGHUP and self._heard):
-                self._act_on_signal()
-        os.close(heard)
+        while (byte := os.read(reading_end, 1)) not in (_OVER, b""):
+            number = byte[0]
+            if number == signal.SIGINT and self._resent:  # sent by `_resend_missed_signal`
+                self._resent -= 1
+                continue
+            if number not in _SIGNALS:  # Python writes all signals for which code has set a handler
+                continue
+            if number == _SIGHUP and self._acted_on:
+                continue
+            self._act_on_signal()
+        os.close(reading_end)
 
     def _act_on_signal(self) -> None:
         """Count a signal, call its action in a thread, and wait for that for up to `_PATIENCE_S` seconds.
@@ -237,39 +261,39 @@ class Interruption:
         `breakable` block, the signal is sent to it again.
         """
         with self._lock:
-            self._heard += 1
-            # the first action, or from the second signal on the second one
-            act = threading.Thread(
-                target=self._acts[self._heard > 1], name="sweep-signal", daemon=True
-            )
-            act.start()
+            self._acted_on += 1
+            first, second = self._actions
+            action = first if self._acted_on == 1 else second
+            acting = threading.Thread(target=action, name="sweep-signal", daemon=True)
+            acting.start()
             # an action that waits for a terminal must not keep the next signal from acting
-            act.join(_PATIENCE_S)
-        if self._breaks and self._heard > 1 and hasattr(signal, "pthread_kill"):  # not on Windows
+            acting.join(_PATIENCE_S)
+        if self._may_break and self._acted_on > 1 and hasattr(signal, "pthread_kill"):  # not on Windows
             self._resend_missed_signal()
 
     def _resend_missed_signal(self) -> None:
-        """Send a signal to the main thread if its handler was called less often than signals came.
+        """Send SIGINT to the main thread if its handler was called less often than signals came.
 
-        Python calls a handler once for several pending signals. Does nothing outside a `breakable` block.
+        Python calls a handler once for several pending signals. Gives the handler `_HANDLER_WAIT_S` seconds first.
+        Sends nothing outside a `breakable` block.
         """
         deadline = time.monotonic() + _HANDLER_WAIT_S
-        while self._flagged < self._heard and time.monotonic() < deadline:
+        while self._handled < self._acted_on and time.monotonic() < deadline:
             time.sleep(0.001)
         with self._lock:
-            if self._breakable and self._flagged < self._heard:
-                self._own_signals += 1  # so that the thread does not take it for the user's
-                signal.pthread_kill(self._main, signal.SIGINT)
+            if self._is_in_breakable and self._handled < self._acted_on:
+                self._resent += 1  # so that the thread does not take it for the user's
+                signal.pthread_kill(self._main_thread, signal.SIGINT)
 
     def finish(self) -> None:
         """Wait until the actions of all signals that the handler has counted are done.
 
-        Waits for about 2 s at most, or 4 s after several signals.
+        Waits for about 2 s at most, or 4 s after several signals; an action that takes longer goes on in its thread.
         """
         deadline = time.monotonic() + _PATIENCE_S
-        while self._heard < self._flagged and time.monotonic() < deadline:
+        while self._acted_on < self._handled and time.monotonic() < deadline:
             time.sleep(0.001)
-        with self._lock:  # held while an action runs
+        with self._lock:  # held while the last action runs, so this waits for it
             pass
 
 
@@ -277,10 +301,10 @@ _active: Interruption | None = None
 
 
 def start_handling_signals() -> None:
-    """Handle signals in this process, which belongs to sweep; the first one ends it, unless other actions are set.
+    """Handle signals in this process, which belongs to sweep; the first one ends it, as `exit_now` does.
 
-    It ends with exit code 130 after printing `Interruption.last_words`. Call it in the main thread. Does nothing if
-    this process handles signals already.
+    The message is `Interruption.last_words`. Inside a `handle_signals` block, the actions of the block are called
+    instead. Call it in the main thread. Does nothing if this process handles signals already.
     """
     global _active
     if _active is not None:
@@ -288,14 +312,18 @@ def start_handling_signals() -> None:
 
     def exit_at_once() -> None:
         """End the process with the last words that are set at that time."""
-        exit_now(process.last_words)
+        exit_now(handling.last_words)
 
-    _active = process = Interruption(exit_at_once, exit_at_once)
-    process.install()
+    # the same action for the first signal and for later ones
+    _active = handling = Interruption(exit_at_once, exit_at_once)
+    handling.install()
 
 
 def stop_handling_signals() -> None:
-    """Restore the signal handlers from before `start_handling_signals`; do nothing if that was not called."""
+    """Restore the signal handlers from before `start_handling_signals`; do nothing if that was not called.
+
+    Waits for actions under way as `Interruption.finish` does. Call it in the main thread.
+    """
     global _active
     if _active is not None:
         _active.remove()
@@ -303,7 +331,10 @@ def stop_handling_signals() -> None:
 
 
 def finish() -> None:
-    """Wait until the actions of all signals so far are done, as `Interruption.finish` does, before the process ends."""
+    """Wait until the actions of all signals so far are done, as `Interruption.finish` does, before the process ends.
+
+    Does nothing if this process does not handle signals.
+    """
     if _active is not None:
         _active.finish()
 
@@ -315,8 +346,9 @@ def handle_signals(
     """Handle signals inside the block; a thread calls ``first`` at the first one and ``second`` at each later one.
 
     Yield the `Interruption`, whose `asked` tells whether a signal has come. With ``breaks``, the second signal raises
-    `StoppedAtOnce` inside a `breakable` block. If signals are handled already, only the actions are replaced, earlier
-    signals count, and ``breaks`` has no effect. Outside of the main thread, signals are not handled.
+    `StoppedAtOnce` inside a `breakable` block. The end of the block waits for actions under way, as `finish` does. If
+    signals are handled already, only the actions are replaced, earlier signals count, and ``breaks`` has no effect.
+    Outside of the main thread, signals are not handled, and `asked` stays False.
     """
     global _active
     # Python allows no handlers to be set there
@@ -340,7 +372,7 @@ def handle_signals(
 def breakable() -> Iterator[None]:
     """Make the second signal raise `StoppedAtOnce` inside the block, if `handle_signals` was called with ``breaks``.
 
-    Otherwise the block is run as it is.
+    That is `Interruption.breakable` of the present handling of signals. Otherwise the block is run as it is.
     """
     if _active is None:
         yield
@@ -350,11 +382,12 @@ def breakable() -> Iterator[None]:
 
 
 def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
-    """Print a last message and end this process at once with exit code 130; never returns.
+    """Print a last message to standard error and end this process at once with exit code 130; never returns.
 
     It ends within 2 s even if other threads run or the output is blocked. ``tidy`` clears the terminal before the
-    message. A command with ``--json`` prints it as a document, too. The folders of `temporary_folder` are deleted, and
-    `send_exit_code` is called before the end.
+    message, which is not printed if ``tidy`` raises an exception. A command with ``--json`` prints the message as a
+    document, too, unless it has printed its own. Then the folders of `temporary_folder` are deleted and
+    `send_exit_code` is called with 130. Errors of all this are ignored.
     """
     terminal = _active.terminal if _active else 2
     # ends the process if one of the calls below blocks
@@ -402,22 +435,22 @@ def _before_fork() -> None:
 def _after_fork(*, child: bool) -> None:
     """Unblock signals after a fork; in the child, also stop handling them and restore Python's default handlers.
 
-    Do nothing if `_before_fork` has blocked no signals.
+    SIGHUP stays ignored if it was. Do nothing if `_before_fork` has blocked no signals.
     """
     global _active
-    mask = _masks.__dict__.pop("before", None)
-    if mask is None:  # `_before_fork` has blocked nothing
+    blocked_before = _masks.__dict__.pop("before", None)  # the signals blocked before the fork
+    if blocked_before is None:  # `_before_fork` has blocked nothing
         return
     try:
         if child:
             # otherwise the child's signals would be written to its parent's pipe
             signal.set_wakeup_fd(-1)
             for number in list_signals():
-                own = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-                signal.signal(number, own)
+                default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+                signal.signal(number, default)
             _active = None
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked_before)
 
 
 if hasattr(os, "register_at_fork"):
