@@ -55,38 +55,42 @@ class KeeperRequest:
     """A command line to run, and the connection to the command that has sent it."""
 
     connection: socket.socket
-    content: dict[str, Any]
-    streams: list[int]
+    content: dict[str, Any]  # as `Keeper.request` sends it
+    streams: list[int]  # descriptors of the command's standard input, output and error
 
 
 class KeeperServer:
     """Receives the command lines of a folder in threads, and runs them one after another in the main thread."""
 
     def __init__(self, place: Path, kept: KeptRay, run: RunCommand = run_command) -> None:
-        self._place = place
-        self._kept = kept
+        self._socket_path = place
+        self._kept_ray = kept
         self._run_command = run
-        self._first: dict[str, Any] | None = None  # the first request, with which others must agree
-        self._log = os.dup(2)
-        self._requests: SimpleQueue[KeeperRequest] = SimpleQueue()
+        # the content of the first command's request, with which others must agree
+        self._first_request: dict[str, Any] | None = None
+        self._log_descriptor = os.dup(2)
+        self._accepted: SimpleQueue[KeeperRequest] = SimpleQueue()
         self._lock = threading.Lock()  # protects the next two
-        self._is_busy = False
-        self._is_over = False
-        self._has_run = False
-        self._until = time.monotonic() + FIRST_S  # the end of its time, unless a page is open
+        self._is_busy = False  # whether a command was accepted and has not ended
+        self._must_end = (
+            False  # whether the keeper ends as soon as it is not busy; it then accepts no command
+        )
+        self._has_run = False  # whether a command has run
+        self._wait_until = time.monotonic() + FIRST_S  # the end of its time, unless a page is open
 
     def serve(self, listener: socket.socket) -> None:
-        """Run the command lines that come in at ``listener`` one after another; return when the keeper has to end.
+        """Run the command lines that come in at the socket ``listener`` one after another; return when the keeper ends.
 
-        Each command is sent its exit code when it has ended.
+        It does if it is not needed any more, or cannot be used by the next command. Each command is sent its exit code
+        when it has ended. Call it in the main thread. Does not close ``listener``, at which a thread goes on accepting.
         """
         threading.Thread(
             target=self._accept_connections, args=(listener,), name="keeper-accepts", daemon=True
         ).start()
         while True:
             try:
-                request = self._requests.get(timeout=LOOK_S)
-            except Empty:
+                request = self._accepted.get(timeout=LOOK_S)
+            except Empty:  # no command came
                 if self._end_if_not_needed():
                     return
                 continue
@@ -94,10 +98,11 @@ class KeeperServer:
             self._has_run = True
             with self._lock:
                 self._is_busy = False
-                self._is_over = self._is_over or not self._kept.is_running
+                # without a Ray, the keeper is of no use
+                self._must_end = self._must_end or not self._kept_ray.is_running
             # last, because the next command may come as soon as this one has its exit code
             send_exit_code(request.connection, code)
-            if self._is_over:
+            if self._must_end:
                 return
 
     # ---- in the main thread
@@ -105,8 +110,9 @@ class KeeperServer:
     def _run_request(self, request: KeeperRequest) -> int:
         """Run a command line with its own streams, folder, environment and signals; return its exit code.
 
-        The code is 1 if it raises an exception. If Ray stays running, a line on the command's standard error says so,
-        unless the command is quiet. Afterwards the streams point to the keeper's log.
+        The code is 1 if it raises an exception, whose traceback it is shown. If Ray stays running, a line on the
+        command's standard error says so, unless the command is quiet. Afterwards standard output and error lead to the
+        keeper's log again; folder, environment, ``sys.path`` and ``sys.argv`` stay those of the command.
         """
         _connect_streams(request.streams)
         content = request.content
@@ -114,10 +120,12 @@ class KeeperServer:
         _set_environment(content["environment"])
         sys.path[:] = content["search_path"]
         sys.argv = [content["program"], *content["arguments"]]
-        self._kept.terminal = content["process"]  # the one that the user has started
+        self._kept_ray.terminal = content[
+            "process"
+        ]  # the id of the process that the user has started
         interruption.send_exit_code = partial(send_exit_code, request.connection)
         interruption.start_handling_signals()  # before the first one can come
-        is_over = threading.Event()
+        is_over = threading.Event()  # that the command has ended, so that no signal may reach it
         threading.Thread(
             target=forward_signals, args=(request.connection, is_over), daemon=True
         ).start()
@@ -133,7 +141,7 @@ class KeeperServer:
         with suppress(OSError):  # the command has removed it
             os.chdir(content["folder"])
         self._clean_up()
-        if self._kept.is_running and not self._is_over and not self._kept.is_quiet:
+        if self._kept_ray.is_running and not self._must_end and not self._kept_ray.is_quiet:
             _print_line(self._describe_kept())  # still to the command's standard error
         self._redirect_streams_to_log()
         return code
@@ -144,28 +152,37 @@ class KeeperServer:
         If TensorFlow was imported here, the keeper does not wait, but ends.
         """
         _forget_author_modules()
-        self._until = time.monotonic() + self._kept.keep_s
+        self._wait_until = time.monotonic() + self._kept_ray.keep_s
         # Testing the best models imports it; it then keeps the devices of this sweep, and a next one may have others.
         if "tensorflow" in sys.modules:
-            self._is_over = True
+            self._must_end = True
 
     def _redirect_streams_to_log(self) -> None:
-        """Redirect the standard streams to the keeper's log, until the next command comes."""
-        _connect_streams([os.open(os.devnull, os.O_RDWR), os.dup(self._log), os.dup(self._log)])
+        """Redirect standard output and error to the keeper's log, and input to the null device.
+
+        They lose the streams of the last command, whose reader may wait for their end.
+        """
+        _connect_streams(
+            [
+                os.open(os.devnull, os.O_RDWR),
+                os.dup(self._log_descriptor),
+                os.dup(self._log_descriptor),
+            ]
+        )
         output.flush()  # what could not be written to the streams of the command
 
     def _describe_kept(self) -> str:
         """Return the line that says that Ray is kept running, for how long, and how to end it."""
-        kept = "Ray stays"
-        if len(self._kept.workers):
-            kept = f"Ray and {counted(len(self._kept.workers), 'worker')} stay"
-        until = []
-        if self._kept.keep_s:
-            until.append(f"for {duration(self._kept.keep_s)}")
-        if places.is_page_open(self._place):
-            until.append("while the page is open")
+        what_stays = "Ray stays"
+        if len(self._kept_ray.workers):
+            what_stays = f"Ray and {counted(len(self._kept_ray.workers), 'worker')} stay"
+        how_long = []
+        if self._kept_ray.keep_s:
+            how_long.append(f"for {duration(self._kept_ray.keep_s)}")
+        if places.is_page_open(self._socket_path):
+            how_long.append("while the page is open")
         return (
-            f"warm     {kept} {' and '.join(until) or 'for a moment'} (process {os.getpid()}); end it with "
+            f"warm     {what_stays} {' and '.join(how_long) or 'for a moment'} (process {os.getpid()}); end it with "
             "python -m sweep stop --warm"
         )
 
@@ -176,20 +193,20 @@ class KeeperServer:
         ended; memory is short; it was asked to.
         """
         # before the first command, there is no Ray yet
-        is_lost = self._has_run and not self._kept.is_running
-        is_needed = not is_lost and (
-            time.monotonic() < self._until or places.is_page_open(self._place)
+        has_lost_ray = self._has_run and not self._kept_ray.is_running
+        is_needed = not has_lost_ray and (
+            time.monotonic() < self._wait_until or places.is_page_open(self._socket_path)
         )
         with self._lock:
             # busy from the acceptance of a command on, while it may still be in the queue
             if not self._is_busy and (not is_needed or _is_memory_short()):
-                self._is_over = True
-            return self._is_over and not self._is_busy
+                self._must_end = True
+            return self._must_end and not self._is_busy
 
     # ---- in the thread that accepts
 
     def _accept_connections(self, listener: socket.socket) -> None:
-        """Accept connections forever, each in a thread of its own."""
+        """Accept connections forever, and answer each in a thread of its own."""
         while True:
             connection = listener.accept()[0]
             # a thread for each: one that connects and says nothing must not keep others waiting
@@ -227,7 +244,7 @@ class KeeperServer:
             connection.close()
             return
         with self._lock:
-            if self._is_busy or self._is_over:
+            if self._is_busy or self._must_end:
                 reason = "it runs another sweep now" if self._is_busy else "it is about to end"
                 self._refuse(connection, reason)
                 refused = True
@@ -236,7 +253,7 @@ class KeeperServer:
                 refused = bool(reason)
                 if refused:
                     # so that the command can start another keeper in its place
-                    self._is_over = True
+                    self._must_end = True
                     self._refuse(connection, reason)
                 else:
                     self._is_busy = True
@@ -248,7 +265,10 @@ class KeeperServer:
         self._accept(KeeperRequest(connection, content, streams))
 
     def _accept(self, request: KeeperRequest) -> None:
-        """Tell a command that it runs here, and queue it. Raises OSError if the command is gone, as after Ctrl-C."""
+        """Tell a command that it runs here, and queue it for the main thread.
+
+        Raises OSError if the command is gone, as after Ctrl-C; the keeper then is no longer busy.
+        """
         try:
             messages.send_answer(request.connection, accepted=True)
         except OSError:
@@ -257,36 +277,43 @@ class KeeperServer:
             for stream in request.streams:
                 os.close(stream)
             raise
-        self._requests.put(request)
+        self._accepted.put(request)
 
     def _find_difference(self, content: dict[str, Any]) -> str:
         """Return why a command cannot use the processes that are kept running; "" if it can or is the first.
 
-        ``content`` is its request; that of the first command is kept. A command can if its environment, the settings of
-        its process (`describe_process`) and the packages are those of the first command. Call it with the lock held.
+        ``content`` is its request; that of the first command is kept. A command can if its environment, except for the
+        variables of a terminal, the settings of its process (`describe_process`) and the packages are those of the
+        first command. Call it with the lock held.
         """
-        if self._first is None:
-            self._first = content
+        if self._first_request is None:
+            self._first_request = content
             return ""
-        name = places.find_difference(self._first["environment"], content["environment"])
+        name = places.find_difference(self._first_request["environment"], content["environment"])
         if name:
             return f"the environment variable {name} has another value"
-        for what, value in self._first["inherited"].items():
+        for what, value in self._first_request["inherited"].items():
             if content["inherited"].get(what) != value:
                 return f"{what} is another"
-        if content["installation"] != self._first["installation"]:
+        if content["installation"] != self._first_request["installation"]:
             return "the installed packages have changed"
         return ""
 
     def _refuse(self, connection: socket.socket, reason: str) -> None:
-        """Send the command the reason why it cannot run here, and the keeper's process id; call with the lock held."""
+        """Send a command the reason why it cannot run here, whether the keeper is busy, and its process id.
+
+        Call it with the lock held. Raises OSError if the command is gone.
+        """
         messages.send_answer(connection, reason=reason, is_busy=self._is_busy, process=os.getpid())
 
     def _answer_question(self, connection: socket.socket, question: str) -> None:
-        """Send the keeper's state; if ``question`` is "end" and no command runs, also end the keeper."""
+        """Send the keeper's process id and whether it is busy; if it is not and ``question`` is "end", also end it.
+
+        It ends soon afterwards, in the main thread. Raises OSError if nobody receives the answer.
+        """
         with self._lock:
             if question == "end" and not self._is_busy:
-                self._is_over = True
+                self._must_end = True
             messages.send_answer(connection, process=os.getpid(), is_busy=self._is_busy)
 
 
@@ -338,7 +365,10 @@ def _forget_author_modules() -> None:
 
 
 def _is_memory_short() -> bool:
-    """Return whether less than `LEAST_MEMORY` of the memory is available, on the machine or in its container."""
+    """Return whether less than `LEAST_MEMORY` of the memory is available, on the machine or in its container.
+
+    Return False if the system does not tell.
+    """
     return _find_free_share() < LEAST_MEMORY
 
 
@@ -352,24 +382,25 @@ def _find_free_share() -> float:
         values = _read_numbers(Path("/proc/meminfo"))
         shares.append(values["MemAvailable:"] / values["MemTotal:"])
     with suppress(OSError, ValueError, KeyError):  # there is none, or it has no limit ("max")
-        most = int((_CONTAINER / "memory.max").read_text())
+        limit = int((_CONTAINER / "memory.max").read_text())
         used = int((_CONTAINER / "memory.current").read_text())
         # cached files, which count as used, but are given up when memory is needed
-        files = _read_numbers(_CONTAINER / "memory.stat")["inactive_file"]
-        shares.append((most - used + files) / most)
+        cached = _read_numbers(_CONTAINER / "memory.stat")["inactive_file"]
+        shares.append((limit - used + cached) / limit)
     return min(shares)
 
 
 def _read_numbers(path: Path) -> dict[str, int]:
     """Read a file of lines such as ``MemTotal: 123 kB``; return the number of each line by its first word.
 
-    The first word keeps its colon: "MemTotal:".
+    The first word keeps its colon: "MemTotal:". Units are ignored. Raises OSError if the file cannot be read, and
+    ValueError if a second word is not a whole number.
     """
-    found = {}
+    numbers = {}
     for line in path.read_text().splitlines():
         words = line.split()
-        found[words[0]] = int(words[1])
-    return found
+        numbers[words[0]] = int(words[1])
+    return numbers
 
 
 def _print_line(text: str) -> None:
@@ -379,28 +410,30 @@ def _print_line(text: str) -> None:
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
-    """Handle a signal: end the process by SystemExit, so that Ray is ended as well."""
+    """Handle a signal: raise SystemExit with the code 0, so that Ray is ended as well."""
     raise SystemExit(0)
 
 
 def main() -> None:
     """Run the keeper whose socket path is the first argument; return without doing so if another process runs it.
 
-    Waits up to 30 s for an earlier keeper that is about to end. Ends this process by `os._exit` after running.
+    A lock on a file beside the socket, with the suffix ``.lock``, tells that. Waits up to 30 s for an earlier keeper
+    that is about to end: one that holds the lock, but whose socket is gone. Ends this process by `os._exit` after
+    running.
     """
     place = Path(sys.argv[1])
     with place.with_suffix(".lock").open("a") as lock:
         deadline = time.monotonic() + FIRST_S
         while not _try_to_lock(lock):
-            # the other process serves commands, or hangs
+            # the process that holds the lock serves commands, or hangs
             if place.exists() or time.monotonic() > deadline:
                 return
-            time.sleep(0.05)  # the one before is about to end
+            time.sleep(0.05)  # it has removed its socket, and is about to end
         _serve(place)
 
 
 def _try_to_lock(file: IO[str]) -> bool:
-    """Lock a file; return False if another process has locked it."""
+    """Lock a file, without waiting, until it is closed; return False if another process has locked it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -409,7 +442,11 @@ def _try_to_lock(file: IO[str]) -> bool:
 
 
 def _serve(place: Path) -> None:
-    """Listen on the socket, run commands until the keeper ends, then end Ray and this process; never returns."""
+    """Listen on the socket ``place``, run commands until the keeper ends, then end Ray and this process; never returns.
+
+    A socket that exists there is replaced; it is removed at the end. The exit code is 0, also at a signal, or 1 after
+    an exception, whose traceback is in the keeper's log.
+    """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     place.unlink(missing_ok=True)  # a killed keeper has left its socket
     listener.bind(os.fspath(place))

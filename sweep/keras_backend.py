@@ -20,7 +20,8 @@ HINT = (
 def find_config_file(environ: Mapping[str, str]) -> Path:
     """Return the path of the keras.json that Keras reads with the environment variables ``environ``; it may not exist.
 
-    Without ``KERAS_HOME``, it is in this process's home folder or, if that is not writable, in /tmp.
+    Without ``KERAS_HOME``, it is in the folder ``.keras`` of this process's home folder or, if that is not writable,
+    of /tmp.
     """
     if "KERAS_HOME" in environ:
         return Path(environ["KERAS_HOME"]).expanduser() / "keras.json"
@@ -31,9 +32,9 @@ def find_config_file(environ: Mapping[str, str]) -> Path:
 def find_backend(environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the backend that Keras would choose in a new process, and where it is set.
 
-    ``environ`` has the environment variables of that process. The backend is "tensorflow" if none is set. The place is
-    ``KERAS_BACKEND``, the path of keras.json (also if that names no backend), or ``the default`` if there is no
-    readable one.
+    ``environ`` has the environment variables of that process. The backend is "tensorflow" if none is set. Where it is
+    set is ``KERAS_BACKEND`` (if that is not empty), the path of keras.json (also if that names no backend), or ``the
+    default`` if there is no keras.json that can be read as JSON.
     """
     if environ.get("KERAS_BACKEND"):
         return environ["KERAS_BACKEND"], "KERAS_BACKEND"
@@ -50,7 +51,7 @@ def find_backend(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def explain_wrong_backend(backend: str | None) -> str:
-    """Return why a backend cannot be used for a `KerasTrainable`, or "" if it is TensorFlow."""
+    """Return why a backend cannot be used for a `KerasTrainable`, or "" if it is TensorFlow; None is no backend."""
     if backend == NEEDED:
         return ""
     return f"Keras runs on {backend or 'no backend'}, expected {NEEDED}"

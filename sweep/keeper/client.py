@@ -44,9 +44,10 @@ same name as a library there. The folder that contains sweep comes last, in case
 def run_in_keeper(arguments: Sequence[str]) -> int | None:
     """Run a command line in the keeper of the working folder, and return its exit code.
 
-    Return None if the command must run in this process: it needs no keeper, or the keeper cannot run it, for a reason
-    that is then written to standard error. An interruption before the command begins gives the exit code 130. Raises
-    OSError if the working folder is gone or the log of a new keeper cannot be written.
+    Waits until the command has ended. Return None if the command must run in this process: it needs no keeper, or the
+    keeper cannot run it, for a reason that is then written to standard error. Ctrl-C before the command begins gives a
+    line on standard error and the exit code 130. Standard streams that are closed are opened on the null device. Raises
+    OSError if a file of the keeper, such as the log of a new one, cannot be opened.
     """
     if not starts_local_ray(arguments):
         return None
@@ -62,7 +63,9 @@ def _run_in_keeper(arguments: Sequence[str]) -> int | None:
     """Run in the keeper a command line that starts a local Ray; return the exit code of the command.
 
     If there is no keeper, or it ends because it cannot run the command, a new one is started if the command has
-    ``--keep-warm`` or a web page of the folder is open. Return None if the command must run in this process.
+    ``--keep-warm`` or a web page of the folder is open. Return None if the command must run in this process: if no new
+    one is to be started or it does not start, if the keeper is busy, or if there can be none. A line on standard error
+    says why a keeper is not used, or that one ends.
     """
     from sweep.keeper import place as places
 
@@ -105,10 +108,10 @@ def _run_in_new_keeper(place: Path, arguments: Sequence[str]) -> int | None:
 def stop_keeper() -> str:
     """End the keeper of the working folder and its Ray; return a line for the user that says what was done.
 
-    Waits up to `END_S` seconds for the process to end.
+    The line also says so if there is no keeper, if it does not answer, or if it still runs after `END_S` seconds.
 
     Raises:
-        RefusedError: if the keeper runs a sweep now.
+        RefusedError: if the keeper runs a command now; then it is not ended.
     """
     from sweep.keeper import place as places
 
@@ -144,12 +147,15 @@ class Keeper:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._answers: IO[bytes] = connection.makefile("rb")
-        self._signals = 0  # number of signals passed on
+        self._answers: IO[bytes] = connection.makefile("rb")  # lines of JSON from the keeper
+        self._passed_on = 0  # number of signals that `follow` has passed on
 
     @classmethod
     def find(cls, place: Path) -> Keeper | None:
-        """Connect to this user's keeper at the socket ``place``; return None if none listens there."""
+        """Connect to this user's keeper at the socket ``place``; return None if none listens there.
+
+        Another user's process at the socket counts as none.
+        """
         from sweep.keeper.messages import is_own
 
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -178,7 +184,7 @@ class Keeper:
                 [
                     sys.executable,
                     *_list_interpreter_options(),
-                    "-P",
+                    "-P",  # the working folder is not searched for modules
                     "-c",
                     _PROGRAM,
                     home,
@@ -193,7 +199,7 @@ class Keeper:
         while time.monotonic() < deadline:
             keeper = cls.find(place)
             if keeper is not None:
-                # it outlives this process, which must not wait for it or warn about it
+                # it outlives this process: counted as ended, `Popen` does not warn that it still runs
                 process.returncode = 0
                 return keeper
             if process.poll() is not None:
@@ -207,9 +213,9 @@ class Keeper:
         """Ask the keeper to run a command line with the streams of this process.
 
         Return None if the keeper begins to run the command; call `follow` then. Otherwise disconnect and return a
-        dictionary with the ``reason`` in words and ``is_busy``. Unless the keeper is busy or does not answer within
-        `ANSWER_S` seconds, which also counts as busy, there is ``process`` too: the id of the keeper's process that now
-        ends, or 0 if it has ended.
+        dictionary: ``reason`` says in words why the command is refused; ``is_busy`` is True if the keeper runs another
+        command or does not answer within `ANSWER_S` seconds. If ``is_busy`` is False, ``process`` is the id of the
+        keeper's process, which now ends, or 0 if it has ended. Raises OSError if the working folder is gone.
         """
         from sweep.keeper import messages, place
 
@@ -231,7 +237,10 @@ class Keeper:
             answer = {"reason": str(error) or "it does not answer", "is_busy": True}
         if answer is None:
             answer = {"reason": "it has ended", "is_busy": False, "process": 0}
-        if "reason" in answer:
+        is_refused = (
+            "reason" in answer
+        )  # the answer to a command that runs is only that it is accepted
+        if is_refused:
             self.close()
             return answer
         self._connection.settimeout(None)  # the command may take any time
@@ -241,8 +250,8 @@ class Keeper:
         """Send ``question`` to the keeper, wait for the answer, and disconnect; return the answer, the keeper's state.
 
         It has the process id under ``process``, and under ``is_busy`` whether a command runs. The question ``end`` also
-        makes the keeper end, unless it is busy. Return None if the keeper has ended or does not answer within
-        `ANSWER_S` seconds.
+        makes the keeper end, unless it is busy; any other changes nothing. Return None if the keeper has ended or does
+        not answer within `ANSWER_S` seconds.
         """
         from sweep.keeper import messages
 
@@ -264,34 +273,34 @@ class Keeper:
     def follow(self) -> int:
         """Pass the signals that ask for an end on to the keeper until the command has ended; return its exit code.
 
-        Then disconnect. Call it in the main thread. If the keeper itself ends, return the code of an interruption if a
-        signal was passed on, otherwise 1 after a line on standard error.
+        Then disconnect and restore the signal handlers. Call it in the main thread. If the keeper itself ends before it
+        has sent the exit code, return 130 if a signal was passed on, otherwise 1 after a line on standard error.
         """
-        before = {
+        earlier_handlers = {
             number: signal.signal(number, self._forward_signal)
             for number in interruption.list_signals()
         }
         try:
-            answer = self._read_answer()
+            answer = self._read_answer()  # waits until the command has ended
         finally:
-            for number, handler in before.items():
+            for number, handler in earlier_handlers.items():
                 signal.signal(number, handler)
             self.close()
         if answer is not None:
             return int(answer["exit"])
-        if self._signals:  # the keeper may end with the command that it was asked to interrupt
+        if self._passed_on:  # the keeper may end with the command that it was asked to interrupt
             return interruption.CODE
         what = "the process that kept Ray warm and ran this command has ended"
         return _end_with(f"error: {what}; see the sweep with sweep status", 1)
 
     def _forward_signal(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: send its number to the keeper."""
-        self._signals += 1
+        """Handle a signal: count it, and send its number to the keeper, if that still runs."""
+        self._passed_on += 1
         with suppress(OSError):
             self._connection.sendall(bytes([number]))
 
     def _read_answer(self) -> dict[str, Any] | None:
-        """Wait for the next answer of the keeper and return it; None if the keeper has ended.
+        """Wait for the next answer of the keeper and return it; None if the keeper has ended without a whole answer.
 
         Raises OSError if the connection is lost, or has a timeout that is over.
         """
@@ -318,7 +327,10 @@ def _asks_to_be_kept(arguments: Sequence[str]) -> bool:
 
 
 def _list_interpreter_options() -> list[str]:
-    """Return the options of the Python interpreter of this process, such as ``-X dev``, to start the keeper with."""
+    """Return the options of the Python interpreter of this process, such as ``-X dev``, to start the keeper with.
+
+    ``-m`` or ``-c``, which name the program, are left out, with all that follows.
+    """
     words = iter(sys.orig_argv[1:])
     options = []
     for word in words:
@@ -332,13 +344,17 @@ def _list_interpreter_options() -> list[str]:
 
 
 def _name_program() -> str:
-    """Return the name of this program for messages, such as ``sweep`` or ``python -m sweep``."""
+    """Return the name of this program for messages: ``python -m sweep``, or the file's name, such as ``sweep``."""
     name = Path(sys.argv[0]).name
     return "python -m sweep" if name == "__main__.py" else name
 
 
 def _end_with(text: str, code: int) -> int:
-    """Print a line to standard error and, with ``--json``, an error document to standard output; return ``code``."""
+    """Print a line to standard error and, with ``--json``, an error document to standard output; return ``code``.
+
+    The document is only printed if the command has printed none, and is without the ``error:`` that ``text`` may begin
+    with. Errors of writing are ignored.
+    """
     _print_line(text)
     with suppress(OSError):
         output.print_missing_document(text.removeprefix("error: "), code)

@@ -17,7 +17,7 @@ from typing import Any
 _LENGTH = struct.Struct("!I")
 _PEER = struct.Struct("3i")  # process, user and group
 _STREAMS = 3
-_LARGEST = 64 * 1024 * 1024
+_LARGEST = 64 * 1024 * 1024  # bytes of a request's JSON
 
 
 def send_request(
@@ -25,7 +25,8 @@ def send_request(
 ) -> None:
     """Send ``request`` as JSON, together with ``streams``: the descriptors of standard input, output and error.
 
-    Raises OSError if the connection is closed, and TypeError if the request is not of JSON types.
+    The descriptors stay open here. Raises OSError if the connection is closed, and TypeError if the request is not of
+    JSON types.
     """
     content = json.dumps(request).encode()
     socket.send_fds(connection, [_LENGTH.pack(len(content))], streams)
@@ -35,23 +36,29 @@ def send_request(
 def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """Receive a request; return it with the file descriptors of its three streams, which the caller must close.
 
-    Return None if the request is incomplete, too large or not a JSON object. Raises OSError if the connection is lost
-    or its timeout is over. In both cases, the streams are closed.
+    Return None if the request is incomplete, larger than 64 MiB or not a JSON object, or comes with fewer than three
+    streams. Raises OSError if the connection is lost or its timeout is over. In all these cases, the streams are
+    closed.
     """
     head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, _STREAMS)
-    with ExitStack() as streams_open:
+    with ExitStack() as open_streams:  # closes them unless the request is returned
         for stream in streams:
-            streams_open.callback(os.close, stream)
-        # An incomplete head counts as a size that is too large, of which nothing is received.
-        size = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else _LARGEST + 1
-        content = _receive(connection, size) if size <= _LARGEST else b""
+            open_streams.callback(os.close, stream)
+        if len(head) != _LENGTH.size:
+            return None
+        size = _LENGTH.unpack(head)[0]
+        if size > _LARGEST:
+            return None
+        content = _receive(connection, size)
+        if len(content) != size:
+            return None
         try:
-            request = json.loads(content) if len(content) == size else None
+            request = json.loads(content)
         except ValueError:
             return None
         if len(streams) != _STREAMS or not isinstance(request, dict):
             return None
-        streams_open.pop_all()  # the caller closes them
+        open_streams.pop_all()  # the caller closes them
         return request, streams
 
 

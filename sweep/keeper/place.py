@@ -66,43 +66,45 @@ def find_place(folder: Path | None = None) -> Path | None:
     """Return the path of the socket of a folder's keeper, by default that of the working folder.
 
     The socket need not exist. The private folder of the sockets is created if it is missing. The path also depends on
-    the Python interpreter. Return None if there can be no keeper: on a system without Unix users, if the private folder
-    cannot be created or others may enter it, if the working folder has been deleted, or if the path is too long for a
-    socket.
+    the Python interpreter and its flags, but not on links on the way to ``folder``. Return None if there can be no
+    keeper: on a system without Unix users, if the private folder cannot be created, is another user's or a link, or
+    others may enter it, if the working folder has been deleted, or if the path is too long for a socket.
     """
     if not hasattr(os, "getuid"):
         return None
-    home = Path(tempfile.gettempdir()) / f"sweep-keepers-{os.getuid()}"
+    sockets = Path(tempfile.gettempdir()) / f"sweep-keepers-{os.getuid()}"
     try:
-        home.mkdir(mode=0o700, exist_ok=True)
+        sockets.mkdir(mode=0o700, exist_ok=True)
         # of a link itself, because anybody can make one in the temporary folder
-        about = home.lstat()
+        about = sockets.lstat()
     except OSError:
         return None
-    if about.st_uid != os.getuid() or about.st_mode & 0o077 or home.is_symlink():
+    others_may_enter = bool(about.st_mode & 0o077)  # any permission of the group or of others
+    if about.st_uid != os.getuid() or others_may_enter or sockets.is_symlink():
         return None
     try:
-        place = os.path.realpath(folder or Path.cwd())
+        served = os.path.realpath(folder or Path.cwd())
     except FileNotFoundError:  # the working folder has been deleted
         return None
     # A command of another Python, or with other flags such as -O, has a keeper of its own.
-    parts = (place, sys.executable, sys.prefix, repr(sys.flags))
+    parts = (served, sys.executable, sys.prefix, repr(sys.flags))
     digest = hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()
-    socket = home / f"{digest[:16]}.socket"
+    socket = sockets / f"{digest[:16]}.socket"
     if len(os.fsencode(socket)) > LONGEST_PATH:
         return None
     return socket
 
 
 def describe_installation() -> dict[str, int]:
-    """Return, by path, the modification times in ns of the folders in ``sys.path`` and of the modules of sweep.
+    """Return the modification times in ns, by path, of the folders in ``sys.path`` and of sweep's own modules.
 
-    A keeper compares the times that a command sends with earlier ones: an installer changes its folder. The time of a
-    folder that does not exist is 0. The first entry of ``sys.path``, relative ones and the working folder are left out.
+    A keeper compares the times that a command sends with earlier ones: an installer changes its folder. The modules are
+    those of the packages `sweep` and `trainables`. The time of a path that does not exist is 0. The first entry of
+    ``sys.path``, relative ones and the working folder are left out.
     """
-    changed = {}
+    times = {}
     home = Path(__file__).parents[2]
-    # they change in a checkout
+    # in a checkout, an edited module does not change the time of a folder in ``sys.path``
     modules = [
         *(home / "sweep").rglob("*.py"),
         *(home / "trainables").rglob("*.py"),
@@ -110,17 +112,18 @@ def describe_installation() -> dict[str, int]:
     for path in [*map(Path, sys.path[1:]), *modules]:
         if path.is_absolute() and path != Path.cwd():
             try:
-                changed[str(path)] = path.stat().st_mtime_ns
+                times[str(path)] = path.stat().st_mtime_ns
             except OSError:  # a folder of the search path need not exist
-                changed[str(path)] = 0
-    return changed
+                times[str(path)] = 0
+    return times
 
 
 def describe_process() -> dict[str, Any]:
-    """Return what must be the same in a command and its keeper besides the environment; the keys are for messages.
+    """Return what must be the same in a command and its keeper besides the environment, in JSON types.
 
-    The values are the umask, device and inode of the working folder, resource limits, allowed CPU cores and niceness.
-    All are JSON types.
+    The values are the umask, device and inode of the working folder, resource limits, allowed CPU cores (empty if the
+    system does not tell) and niceness. The keys are their names in messages, such as ``the umask``. Call it in a
+    process without other threads that create files, because the umask is 0 for a moment.
     """
     import resource  # only on systems that have keepers
 
@@ -142,9 +145,10 @@ def describe_process() -> dict[str, Any]:
 
 
 def find_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Return the alphabetically first environment variable whose values differ, ``""`` if none do.
+    """Return the name of the alphabetically first environment variable whose values differ, ``""`` if none do.
 
-    Variables that only one of the two has differ too; those of `TERMINAL` are left out.
+    ``before`` and ``now`` are two environments. A variable that only one of them has differs too; the variables in
+    `TERMINAL` are left out.
     """
     for name in sorted((before.keys() | now.keys()) - TERMINAL):
         if before.get(name) != now.get(name):
@@ -171,7 +175,10 @@ def opening_page(folder: Path) -> Iterator[None]:
 
 
 def is_page_open(place: Path) -> bool:
-    """Return whether a page is marked as open with `opening_page`, in the folder of the keeper at socket ``place``."""
+    """Return whether a page is marked as open with `opening_page`, in the folder of the keeper at socket ``place``.
+
+    Raises OSError if the file for the mark exists but cannot be opened.
+    """
     import fcntl
 
     if not _get_page_file(place).exists():
