@@ -237,32 +237,38 @@ class KeeperServer:
             connection.close()
             return
         content, streams = received
-        if "question" in content:
-            for stream in streams:
-                os.close(stream)
-            self._answer_question(connection, content["question"])
-            connection.close()
-            return
+        is_queued = False
+        try:
+            if "question" in content:
+                self._answer_question(connection, content["question"])
+            elif self._admit(connection, content):
+                self._accept(KeeperRequest(connection, content, streams))
+                is_queued = True
+        finally:
+            # also if the command is gone: what reads its output must not wait for this process
+            if not is_queued:
+                for stream in streams:
+                    os.close(stream)
+                connection.close()
+
+    def _admit(self, connection: socket.socket, content: dict[str, Any]) -> bool:
+        """Return True if the command with the request ``content`` may run here; the keeper then counts as busy.
+
+        Otherwise send the command the reason and return False. Raises OSError if that fails, as the command is gone.
+        """
         with self._lock:
             if self._is_busy or self._must_end:
                 reason = "it runs another sweep now" if self._is_busy else "it is about to end"
                 self._refuse(connection, reason)
-                refused = True
-            else:
-                reason = self._find_difference(content)
-                refused = bool(reason)
-                if refused:
-                    # so that the command can start another keeper in its place
-                    self._must_end = True
-                    self._refuse(connection, reason)
-                else:
-                    self._is_busy = True
-        if refused:
-            for stream in streams:
-                os.close(stream)
-            connection.close()
-            return
-        self._accept(KeeperRequest(connection, content, streams))
+                return False
+            reason = self._find_difference(content)
+            if reason:
+                # so that the command can start another keeper in its place
+                self._must_end = True
+                self._refuse(connection, reason)
+                return False
+            self._is_busy = True
+            return True
 
     def _accept(self, request: KeeperRequest) -> None:
         """Tell a command that it runs here, and queue it for the main thread.
@@ -274,8 +280,6 @@ class KeeperServer:
         except OSError:
             with self._lock:
                 self._is_busy = False
-            for stream in request.streams:
-                os.close(stream)
             raise
         self._accepted.put(request)
 

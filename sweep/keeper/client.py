@@ -282,6 +282,8 @@ class Keeper:
         }
         try:
             answer = self._read_answer()  # waits until the command has ended
+        except OSError:  # the keeper has ended without reading a signal that was passed on
+            answer = None
         finally:
             for number, handler in earlier_handlers.items():
                 signal.signal(number, handler)

@@ -323,6 +323,18 @@ def test_if_it_dies_the_command_says_so(
     assert document["error"][0]["is"].startswith("the process that kept Ray warm")
 
 
+def test_if_it_dies_without_reading_a_signal_the_command_says_so(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The system then says that the connection was reset, rather than that it has ended."""
+    ours, its = socket.socketpair()
+    keeper = Keeper(ours)
+    ours.sendall(bytes([signal.SIGINT]))
+    its.close()
+    assert keeper.follow() == 1
+    assert "the process that kept Ray warm and ran this command has ended" in capfd.readouterr().err
+
+
 def _kill_when_ready(process: int) -> None:
     until(Path("ready").exists)
     os.kill(process, signal.SIGKILL)
@@ -393,6 +405,25 @@ def test_the_streams_of_a_request_that_breaks_off_are_closed() -> None:
         with pytest.raises(TimeoutError):
             messages.receive_request(other)
     assert len([*Path("/proc/self/fd").iterdir()]) == open_before
+
+
+def test_the_streams_of_a_refused_command_that_is_gone_are_closed(
+    start: Callable[..., Kept],
+) -> None:
+    """Otherwise the next program of its pipeline would wait for the keeper to end."""
+    kept = start(wait_for_signal)
+    keeper = Keeper.find(kept.place)
+    assert keeper is not None
+    assert keeper.request(["run", "a.yaml"]) is None
+    reads, writes = os.pipe()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gone:
+        gone.connect(str(kept.place))
+        messages.send_request(gone, {"arguments": ["run", "b.yaml"]}, (writes, writes, writes))
+    os.close(writes)
+    assert select.select([reads], [], [], 10)[0], "the keeper has them still"
+    assert os.read(reads, 1) == b""
+    os.close(reads)
+    keeper.close()
 
 
 @pytest.mark.parametrize(
