@@ -185,10 +185,11 @@ class _Finder:
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is None or spec.loader is None:  # without a loader, it is a folder without code
             return None
-        run = spec.loader.exec_module
+        execute = spec.loader.exec_module
 
+        # takes the place of the loader's own method, which Python calls to import the module
         def exec_module(module: ModuleType) -> None:
-            run(module)
+            execute(module)
             _replace_functions(name)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this loader only
@@ -196,34 +197,37 @@ class _Finder:
 
 
 def _replace_functions(name: str) -> None:
-    """Replace the functions that a module in `READERS` makes available by recording ones.
+    """Replace the functions that the module ``name`` in `READERS` makes available by recording ones.
 
     Missing ones, and those that are replaced already, are skipped.
     """
     for reader in READERS[name]:
+        # the module or class that has the function
         owner: Any = sys.modules.get(reader.module)
         *outer, function = reader.name.split(".")
         for part in outer:
             owner = getattr(owner, part, None)
         original = getattr(owner, function, None)
-        if original is not None and not hasattr(original, "observed_by_sweep"):
-            # a method has ``self`` as one more argument
-            skipped = reader.position + isinstance(owner, type)
-            replacement: Callable[..., Any]
-            if reader.is_public_class:
-                replacement = _derive_reader(original, reader)
-            else:
-                replacement = _wrap_reader(original, reader, skipped)
-            setattr(owner, function, replacement)
+        if original is None or hasattr(original, "observed_by_sweep"):
+            continue
+        replacement: Callable[..., Any]
+        if reader.is_public_class:
+            replacement = _derive_reader(original, reader)
+        else:
+            skipped = reader.position
+            if isinstance(owner, type):  # a method has ``self`` as one more argument
+                skipped += 1
+            replacement = _wrap_reader(original, reader, skipped)
+        setattr(owner, function, replacement)
 
 
 def _wrap_reader(
     original: Callable[..., Any], reader: NativeReader, skipped: int
 ) -> Callable[..., Any]:
-    """Return a function that records the path in its arguments and then calls the original.
+    """Return a function that records the path in its arguments, and then calls ``original`` and returns its result.
 
     The first ``skipped`` arguments are not the path; they include ``self`` of a method. For a function that starts a
-    process, that is recorded instead of a path.
+    process, that is recorded instead of a path. Nothing is recorded if the path is missing.
     """
     names = _list_parameters(original)
 
@@ -233,7 +237,8 @@ def _wrap_reader(
         if reader.use == "process":
             recorder.note_process()
         elif arguments and reader.use == "source":
-            filesystem = (dict(zip(names, args, strict=False)) | kwargs).get("filesystem")
+            by_name = dict(zip(names, args, strict=False)) | kwargs
+            filesystem = by_name.get("filesystem")
             _note_source(arguments[0], filesystem, reader)
         elif arguments and reader.use == "query":
             recorder.note_native_read(_list_paths_in_query(arguments[0]), reader=reader.name)
@@ -246,11 +251,12 @@ def _wrap_reader(
 
 
 def _derive_reader(original: Any, reader: NativeReader) -> type:
-    """Return a subclass of a class that opens a file, which records the path when an object is created.
+    """Return a subclass of the class ``original``, which opens a file, that records the path when creating an object.
 
-    The subclass takes the class's place: an object of either is an instance of it, as authors may ask.
+    The subclass takes the class's place: objects and subclasses of either count as its own, as authors may ask.
     """
 
+    # the class of the subclass; the latter is ``recording`` below, whose own subclasses are asked as usual
     class RecordingType(type):
         def __instancecheck__(cls, instance: object) -> bool:
             if cls is recording:
@@ -264,14 +270,15 @@ def _derive_reader(original: Any, reader: NativeReader) -> type:
 
     names = _list_parameters(original)
 
+    # the subclass's `__new__`
     def create(cls: type, *args: Any, **kwargs: Any) -> Any:
-        given = _order_arguments(names, args, kwargs)
-        if given:
-            _note_call(given, reader)
+        arguments = _order_arguments(names, args, kwargs)
+        if arguments:  # otherwise the path is missing, and the original raises the error
+            _note_call(arguments, reader)
         return original.__new__(cls, *args, **kwargs)
 
-    about = {"__new__": create, "__module__": original.__module__, "observed_by_sweep": True}
-    recording = RecordingType(original.__name__, (original,), about)
+    members = {"__new__": create, "__module__": original.__module__, "observed_by_sweep": True}
+    recording = RecordingType(original.__name__, (original,), members)
     return recording
 
 
@@ -280,7 +287,7 @@ def _order_arguments(
 ) -> list[Any]:
     """Return the arguments of a call in the order of the parameters ``names``, as if all were passed by position.
 
-    Arguments of other names come last.
+    Parameters that got no argument are left out. Arguments of other names come last.
     """
     named = [kwargs[name] for name in names if name in kwargs]
     others = [value for name, value in kwargs.items() if name not in names]
@@ -288,7 +295,10 @@ def _order_arguments(
 
 
 def _list_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of a function's parameters in order; `_PATHS` for a native function without a signature."""
+    """Return the names of a function's parameters in order; `_PATHS` for a native function without a signature.
+
+    ``self`` of a method is among them.
+    """
     try:
         return tuple(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -296,7 +306,10 @@ def _list_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
-    """Record what the function ``reader`` reads or writes; ``arguments`` begins with the path and is not empty."""
+    """Record what the function ``reader`` reads or writes; ``arguments`` begins with the path and is not empty.
+
+    What it does with the path is its ``use``, one of those below; the others have functions of their own.
+    """
     paths = list(_list_paths(arguments[0]))
     match reader.use:
         case "opened":
@@ -324,15 +337,15 @@ def _note_source(source: object, filesystem: object, reader: NativeReader) -> No
     """Record what the function ``reader`` reads whose first argument, ``source``, is a path, several paths, or data.
 
     ``filesystem`` is the call's argument of that name, or None. Unless it is None or Arrow's `LocalFileSystem`, the
-    paths are not those of this machine's files, so that an unknown read is recorded.
+    paths may not be those of files on this machine, so that one unknown read is recorded. ``~`` in a path is the home
+    folder. Objects that are neither paths nor known data are unknown reads; data that were read before are none.
     """
     type_name = type(filesystem).__name__
     if type_name in ("SubTreeFileSystem", "PyFileSystem"):  # they wrap another file system
         recorder.note_unknown_source(f"a {type_name}", reader=reader.name)
         return
-    if str(filesystem).startswith(
-        "file:"
-    ):  # the address of the folder to which the paths are relative
+    is_local_address = str(filesystem).startswith("file:")  # of the folder that paths begin in
+    if is_local_address:
         recorder.note_unknown_source(f"files below {filesystem}", reader=reader.name)
         return
     if filesystem is not None and type_name != "LocalFileSystem":
@@ -349,16 +362,19 @@ def _note_source(source: object, filesystem: object, reader: NativeReader) -> No
 def _list_sources(value: object) -> Iterator[object]:
     """Yield the paths and the objects of unknown types in an argument; leave out data that were read before.
 
-    Such data are bytes, open files, and objects of Arrow, Polars and pandas.
+    Such data are bytes, open files, and objects of Arrow, Polars and pandas. Lists and tuples may be nested.
     """
     if isinstance(value, list | tuple):
         for part in value:
             yield from _list_sources(part)
-    elif isinstance(value, os.PathLike) or not (
+        return
+    package = type(value).__module__.partition(".")[0]
+    is_data = (
         isinstance(value, bytes | bytearray | memoryview)
         or hasattr(value, "read")
-        or type(value).__module__.partition(".")[0] in _TABLE_PACKAGES
-    ):
+        or package in _TABLE_PACKAGES
+    )
+    if isinstance(value, os.PathLike) or not is_data:
         yield from _list_paths(value)
 
 
@@ -372,24 +388,34 @@ _FILE_IN_QUERY = re.compile(
 
 
 def _list_paths_in_query(query: object) -> list[str]:
-    """Return the paths in a text in SQL that table functions of Polars read, such as ``read_csv('data/*.csv')``."""
+    """Return the paths in a text in SQL that table functions of Polars read, such as ``read_csv('data/*.csv')``.
+
+    Return an empty list if ``query`` is not a text.
+    """
     if not isinstance(query, str):
         return []
     return [single or double for single, double in _FILE_IN_QUERY.findall(query)]
 
 
 def _note_opening(arguments: Sequence[Any], paths: Sequence[object], reader: NativeReader) -> None:
-    """Record the opening of a file, as read or as created; ``paths`` are those in the first of ``arguments``."""
+    """Record the opening of a file, as read or as created; ``paths`` are those in the first of ``arguments``.
+
+    The second argument, if any, is the mode (`_is_writing`). Values in ``paths`` that are not texts are not recorded.
+    """
     if _is_writing(arguments):
         recorder.note_native_write(arguments[0])
         return
-    # others are open files or parts of one, which were recorded when they were opened
+    # other values are open files or parts of one, which were recorded when they were opened
     texts = [path for path in paths if isinstance(path, str)]
     recorder.note_native_read(texts, reader=reader.name)
 
 
 def _list_beginning_with(prefix: str) -> list[Path]:
-    """Return the files and folders whose paths begin with ``prefix``, sorted, such as a TensorFlow checkpoint's."""
+    """Return the files and folders whose paths begin with ``prefix``, sorted, such as a TensorFlow checkpoint's.
+
+    Only the folder that is part of ``prefix`` is searched, not those below it. Return an empty list if there is no
+    such folder.
+    """
     folder, name = os.path.split(prefix)
     if not Path(folder).is_dir():
         return []
@@ -430,11 +456,11 @@ def _list_paths(value: Any) -> Iterable[object]:
             yield from _list_paths(part)
     elif hasattr(value, "numpy"):
         try:
-            held = value.numpy()
+            array = value.numpy()
         except Exception:  # a symbolic tensor, whose text is known only when the graph runs
             yield value
             return
-        yield from _list_paths(held.tolist() if hasattr(held, "tolist") else held)
+        yield from _list_paths(array.tolist() if hasattr(array, "tolist") else array)
     elif hasattr(value, "tolist"):
         yield from _list_paths(value.tolist())
     elif hasattr(value, "read"):

@@ -58,7 +58,10 @@ class _IgnoringErrors(io.TextIOWrapper):
 
 
 def failed_by(error: OSError) -> bool:
-    """Return whether an error is one of writing to standard output since `prepare_streams`, rather than to a file."""
+    """Return whether an error is one of writing to standard output since `prepare_streams`, rather than to a file.
+
+    It is if the stream has raised or ignored this same object.
+    """
     return any(error is failure for failure in _failures)
 
 
@@ -73,27 +76,28 @@ def failure() -> OSError | None:
 def prepare_streams() -> None:
     """Replace standard output and error by streams that escape characters that cannot be encoded.
 
-    Closed standard streams are opened on the null device, and earlier failures are forgotten.
+    Failed writes to standard output are kept for `failure` and raised, those to standard error are ignored. Closed
+    standard streams are opened on the null device, and earlier failures are forgotten.
     """
     _failures.clear()
     open_closed_streams()
     for name, number in (("stdout", 1), ("stderr", 2)):
-        stream = getattr(sys, name)
-        if stream is None:  # it was closed when Python started
+        replaced = getattr(sys, name)
+        if replaced is None:  # it was closed when Python started
             encoding = "utf-8"
         else:
-            encoding = stream.encoding
+            encoding = replaced.encoding
         raw = io.FileIO(number, "w", closefd=False)
         # as in Python: people see each line at once, pipes get blocks
-        buffered = number == 1 and not raw.isatty()
-        kind = _Recorded if number == 1 else _IgnoringErrors
-        made = kind(
+        writes_blocks = number == 1 and not raw.isatty()
+        stream_class = _Recorded if number == 1 else _IgnoringErrors
+        stream = stream_class(
             io.BufferedWriter(raw),
             encoding=encoding,
             errors="backslashreplace",
-            line_buffering=not buffered,
+            line_buffering=not writes_blocks,
         )
-        setattr(sys, name, made)
+        setattr(sys, name, stream)
 
 
 def asks_for_json(words: Sequence[str]) -> bool:
@@ -108,7 +112,8 @@ def asks_for_json(words: Sequence[str]) -> bool:
 def expecting_document(words: Sequence[str]) -> Iterator[None]:
     """Expect one JSON document on standard output inside the block, if the command line ``words`` has ``--json``.
 
-    Until `document_follows` is called, `print_missing_document` prints an error document.
+    Until `document_follows` is called, `print_missing_document` prints an error document. Without ``--json`` it prints
+    nothing. The end of the block counts as a call of `document_follows`.
     """
     global _missing_document
     if not asks_for_json(words):
@@ -131,8 +136,9 @@ def document_follows() -> None:
 def print_missing_document(text: str, code: int) -> None:
     """Print a JSON document with the error ``text`` and the exit code, if the command has not printed its own.
 
-    It is for commands that end at once: the document is written without importing anything, in the form that
-    `sweep.documents.mistakes` gives to errors. Raises OSError if standard output fails.
+    Does nothing unless one is expected (`expecting_document`). It is for commands that end at once: the document is
+    written without importing anything, in the form that `sweep.documents.mistakes` gives to errors. Raises OSError if
+    standard output fails.
     """
     if _missing_document >= 0:
         mistake = {"where": "", "is": text, "expected": "", "hint": ""}
@@ -144,12 +150,13 @@ def print_missing_document(text: str, code: int) -> None:
 def ignoring_write_errors(*, redirects: bool) -> Iterator[IO[str]]:
     """Ignore failed writes to standard output inside the block, so that trials in this process can print in any case.
 
-    They fail if the reader has closed its end, as ``head`` does, or if the disk is full. Yields a stream to standard
-    output for the results of the session. With ``redirects``, only this stream writes there inside the block; what this
-    process and its child processes print goes to standard error. Nothing is changed before `prepare_streams`.
+    They fail if the reader has closed its end, as ``head`` does, or if the disk is full; `failure` has their errors
+    nevertheless. Yields a stream to standard output for the results of the session. With ``redirects``, only this
+    stream writes there inside the block, and its own writes raise errors; what this process and its child processes
+    print goes to standard error. If `prepare_streams` was not called, yields `sys.stdout` and changes nothing.
     """
     stream = sys.stdout
-    if not isinstance(stream, _Recorded):
+    if not isinstance(stream, _Recorded):  # not one of `prepare_streams`
         yield stream
         return
     stream.ignores_errors = True
@@ -157,19 +164,19 @@ def ignoring_write_errors(*, redirects: bool) -> Iterator[IO[str]]:
         if not redirects:
             yield stream
             return
-        stream.flush()
-        kept = os.dup(1)
+        stream.flush()  # what was printed before the block goes to standard output
+        original = os.dup(1)
         results = _Recorded(
-            io.BufferedWriter(io.FileIO(kept, "w")),
+            io.BufferedWriter(io.FileIO(original, "w")),
             encoding=stream.encoding,
             errors="backslashreplace",
         )
-        os.dup2(2, 1)
+        os.dup2(2, 1)  # from here on, descriptor 1 is standard error
         try:
             yield results
         finally:
-            stream.flush()  # what was printed goes to standard error
-            os.dup2(kept, 1)
+            stream.flush()  # what was printed in the block goes to standard error
+            os.dup2(original, 1)
             with suppress(OSError):  # it is kept in `_failures`
                 results.close()
     finally:
@@ -181,8 +188,8 @@ def open_closed_streams() -> None:
     for number in range(3):
         try:
             os.fstat(number)
-        # otherwise the next opened file, such as a log, would receive what is printed
-        except OSError:
+        except OSError:  # it is closed
+            # otherwise the next opened file, such as a log, would receive what is printed
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
 
 

@@ -16,32 +16,41 @@ State: TypeAlias = dict[str, float | None]
 class Plateau:
     """Counts the epochs in which the objective has not improved."""
 
-    maximize: bool
-    best: float | None = None
-    waited: int = 0
+    maximize: bool  # whether a larger objective is better
+    best: float | None = None  # best objective so far
+    waited: int = 0  # epochs since it was reached
 
     def count_epoch(self, value: float) -> None:
-        """Count an epoch in which the objective is ``value``; `waited` becomes 0 if that is better than `best`.
+        """Count an epoch in which the objective is ``value``, which becomes `best` if it is better.
 
-        The first value is better than none; NaN never is.
+        `waited` becomes 0 then, and is one more otherwise. The first value is better than none; NaN never is, and a
+        value that equals `best` is not.
         """
-        better = self.best is None or (value > self.best if self.maximize else value < self.best)
-        if better and not math.isnan(value):
+        if self.best is None:
+            is_better = True
+        elif self.maximize:
+            is_better = value > self.best
+        else:
+            is_better = value < self.best
+        if is_better and not math.isnan(value):
             self.best, self.waited = value, 0
         else:
             self.waited += 1
 
     def state(self) -> State:
-        """Return the counter's state, to be saved in a checkpoint."""
+        """Return the counter's `best` and `waited` by these names, to be saved in a checkpoint."""
         return {"best": self.best, "waited": self.waited}
 
     def restore(self, state: State) -> None:
-        """Set the counter to a state from a checkpoint."""
+        """Set `best` and `waited` to those of a ``state`` from a checkpoint; `maximize` stays as it is."""
         self.best = state["best"]
         self.waited = int(state["waited"] or 0)
 
 
 def is_exhausted(plateau: Plateau, training: Mapping[str, Value]) -> bool:
-    """Return whether the objective has not improved for ``training.patience`` epochs; False without that key."""
+    """Return whether the objective has not improved for ``training.patience`` epochs or more; False without that key.
+
+    ``training`` has the keys of that block of the sweep file. A patience that is not a whole number counts as none.
+    """
     patience = training.get("patience")
     return isinstance(patience, int) and plateau.waited >= patience

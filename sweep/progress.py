@@ -27,12 +27,12 @@ HUNDREDTHS = 100
 SHARE = "budget_share"
 """Measure of an epoch of a trial with minutes: the share of its budget that the trial has used, from 0 to 1."""
 
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # units by which floating-point errors may make a share too small
 _AT_EPOCH = re.compile(r"\bat epoch (\d+)")
 
 
 def count_length(epochs: int) -> int:
-    """Return the length of a trial in units: its epochs, or 100 if only its minutes end it."""
+    """Return the length of a trial in units: its ``epochs``, or 100 if these are `UNBOUNDED_EPOCHS` or more."""
     if epochs >= UNBOUNDED_EPOCHS:
         return HUNDREDTHS
     return epochs
@@ -54,7 +54,8 @@ def compute_share(epoch: int, epochs: int, trained_s: float, minutes: float | No
 def count_units(epoch: int, share: float | None, length: int) -> int:
     """Return the number of units that a trial has trained.
 
-    Without ``share`` these are its epochs (``epoch``), otherwise the whole units in this share of ``length``.
+    Without ``share`` these are its epochs (``epoch``), otherwise the whole units in this share of ``length``, at most
+    ``length``. A share that is too small only by an error of floating-point numbers counts in full.
     """
     if share is None:
         return epoch
@@ -82,9 +83,10 @@ class UnitReports:
         """
         self._length = length
         self._epochs = epochs
-        self._units: dict[int, int] = {}  # by trials that have not ended
-        # their last reports, if these reached no further unit
-        self._hidden: dict[int, EpochReported] = {}
+        # the unit that each trial has reached, by trials that have not ended
+        self._units: dict[int, int] = {}
+        # the last report of each of these trials, if it reached no further unit and so was not passed on
+        self._held_back: dict[int, EpochReported] = {}
 
     def reword(self, reason: str) -> str:
         """Return a scheduler's reason with "at epoch N", where N is a unit, replaced by the share of the budget.
@@ -115,11 +117,11 @@ class UnitReports:
 
         A report that reaches no further unit yields nothing, and is kept for the end of the trial.
         """
-        before = self._units.get(event.trial, 0)
+        reached_before = self._units.get(event.trial, 0)
         reached = count_units(event.epoch, self._find_share(event), self._length)
-        self._hidden[event.trial] = event  # stays so if no further unit is reached
-        for unit in range(before + 1, reached + 1):
-            self._hidden.pop(event.trial, None)
+        self._held_back[event.trial] = event  # stays there if no further unit is reached
+        for unit in range(reached_before + 1, reached + 1):
+            self._held_back.pop(event.trial, None)
             self._units[event.trial] = unit
             yield structs.replace(event, epoch=unit)
 
@@ -131,17 +133,18 @@ class UnitReports:
         return share
 
     def _translate_end(self, event: TrialEnded) -> Iterator[Event]:
-        """Yield the end of a trial, and before it the last report of a complete trial if that has reached no new unit.
+        """Yield the end of a trial, and before it perhaps the trial's last report, as that of the next unit.
 
-        That report counts as the next unit; it is not yielded if the trial has reached all units. An interrupted trial
-        is remembered as one that may continue.
+        The report is yielded if the trial was trained to its end (`WHOLE`), and the report has reached no new unit, and
+        not all units are reached. An interrupted trial is remembered as one that may continue.
         """
         if event.status is not Status.INTERRUPTED:
-            hidden = self._hidden.pop(event.trial, None)
-            unit = self._units.pop(event.trial, 0) + 1
+            held_back = self._held_back.pop(event.trial, None)
+            next_unit = self._units.pop(event.trial, 0) + 1
             # no unit is left if the trial has reached the last one before
-            if hidden is not None and unit <= self._length and event.status in WHOLE:
-                yield structs.replace(hidden, epoch=unit)
+            has_unit_left = next_unit <= self._length
+            if held_back is not None and has_unit_left and event.status in WHOLE:
+                yield structs.replace(held_back, epoch=next_unit)
         yield event
 
 
