@@ -18,7 +18,7 @@ import shutil
 import stat
 import sys
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -64,7 +64,10 @@ class Reads:
         self.by_file: dict[str, Reads] = {}  # reads that lines in each of the author's files led to
 
     def add(self, other: Reads) -> None:
-        """Add the reads ``other`` of other code; an item that is recorded already keeps its fingerprint."""
+        """Add the reads ``other`` of other code; an item that is recorded already keeps its fingerprint.
+
+        The records in `by_file` are added likewise, file by file.
+        """
         for name in _KINDS:
             for key, value in getattr(other, name).items():
                 getattr(self, name).setdefault(key, value)
@@ -72,15 +75,18 @@ class Reads:
             self.by_file.setdefault(file, Reads()).add(reads)
 
     def to_json_dict(self) -> dict[str, dict[str, str | None]]:
-        """Return the reads as JSON types, without the author's files that caused them.
+        """Return the reads as JSON types, without `by_file`, the reads by each of the author's files.
 
-        The keys are ``files``, ``folders``, ``environment`` and ``unknown``, each with a dict as in the attribute.
+        The keys are ``files``, ``folders``, ``environment`` and ``unknown``, each with a copy of that attribute.
         """
         return {name: dict(getattr(self, name)) for name in _KINDS}
 
     @classmethod
     def from_json_dict(cls, content: dict[str, dict[str, str | None]]) -> Reads:
-        """Create the reads from the result of `to_json_dict`."""
+        """Create the reads from the result of `to_json_dict`, with an empty `by_file`.
+
+        Raises KeyError if one of the four keys is missing.
+        """
         reads = cls()
         for name in _KINDS:
             getattr(reads, name).update(content[name])
@@ -95,15 +101,18 @@ class ReadRecorder:
 
     def __init__(self) -> None:
         self._reads = Reads()
-        self._apart = Reads()  # reads inside `apart` blocks
-        self._session = ""  # name of the sweep whose trials run
+        self._all_apart = Reads()  # reads inside `apart` blocks
+        self._sweep_name = ""  # name of the sweep whose trials run
         self._written: set[str] = set()  # files and folders created by this process
         # digests of variables before the author's code set them
-        self._set_variables: dict[str, str] = {}
-        self._excluded: list[str] = []  # folders of sweep itself
-        self._code: dict[str, str] = {}  # digest of each of the author's modules that ran, by file
-        self._in_trial = 0  # number of open `in_trial` blocks
-        self._busy = threading.local()  # whether this thread is handling an event
+        self._variables_before: dict[str, str] = {}
+        self._excluded: list[str] = []  # folders of sweep itself, each with a separator at the end
+        # digest of each of the author's modules that ran, by file
+        self._module_digests: dict[str, str] = {}
+        self._trial_blocks = 0  # number of open `in_trial` blocks, or more after `record_always`
+        self._busy = (
+            threading.local()
+        )  # its attribute `on` says whether this thread handles an event
         self._is_installed = False
         self._is_paused = False
         self._handlers: dict[str, Callable[[tuple[Any, ...]], None]] = {
@@ -136,9 +145,10 @@ class ReadRecorder:
         sys.addaudithook(self._on_event)
 
     def pause(self) -> None:
-        """Record nothing until `resume`, because none of the author's code runs in this process before that.
+        """Record no audit event and no environment variable until `resume`.
 
-        Libraries that are imported cause tens of thousands of events, none of which would be recorded.
+        None of the author's code runs in this process before that, but libraries that are imported cause tens of
+        thousands of events, none of which would be recorded.
         """
         self._is_paused = True
 
@@ -155,10 +165,10 @@ class ReadRecorder:
         imported with everything they have read into variables and caches. Reads by cells of a notebook are kept too.
         Which files this process has written is forgotten.
         """
-        if name == self._session:
+        if name == self._sweep_name:
             return
         before = self._reads
-        self._session = name
+        self._sweep_name = name
         self._reads = Reads()
         self._written.clear()
         for file in before.by_file:
@@ -174,7 +184,7 @@ class ReadRecorder:
 
         Files that earlier trials have written and that still exist count as read from now on, and `exclude` is undone.
         """
-        self._session = name
+        self._sweep_name = name
         for path in self._written:
             if Path(path).is_file():
                 self._reads.files.setdefault(path, fingerprint_file(path))
@@ -183,19 +193,22 @@ class ReadRecorder:
 
     @contextmanager
     def in_trial(self) -> Iterator[None]:
-        """Record all reads inside the block; outside of it, only reads by modules during their import are recorded."""
-        self._in_trial += 1
+        """Record all reads inside the block; outside of it, only reads by modules during their import are recorded.
+
+        Blocks may be nested. Reads in other threads are recorded, too.
+        """
+        self._trial_blocks += 1
         try:
             yield
         finally:
-            self._in_trial -= 1
+            self._trial_blocks -= 1
 
     def record_always(self) -> None:
         """Record all reads from now on, as if inside `in_trial`, because this process only runs trials."""
-        self._in_trial += 1
+        self._trial_blocks += 1
 
     def exclude(self, folder: Path) -> None:
-        """Do not record files in ``folder``, one of sweep's own such as a trial's checkpoints.
+        """Do not record ``folder`` and what is below it, one of sweep's own such as that of a trial's checkpoints.
 
         This holds until `continue_session`.
         """
@@ -209,20 +222,21 @@ class ReadRecorder:
 
         It is added to `reads_apart`, which has all separate records, at the end of the block.
         """
-        kept = self._reads
-        self._reads = Reads()
-        apart = self._reads
+        outer = self._reads
+        apart = Reads()
+        self._reads = apart
         try:
             yield apart
         finally:
-            self._reads = kept
-            self._apart.add(apart)
+            self._reads = outer
+            self._all_apart.add(apart)
 
     def absorb(self, reads: Reads) -> None:
         """Add the reads of another process, such as another worker of the same trial.
 
-        A file that has changed between the two reads is a reason why the trial cannot be reused. Files that this
-        process has written do not count; they are also removed from ``reads``.
+        A file that both have read keeps its first fingerprint; that it has changed between the two reads is a reason
+        why the trial cannot be reused. Files that this process has written do not count; they are also removed from
+        ``reads``.
         """
         reads.files = {
             path: found for path, found in reads.files.items() if not self._was_written(path)
@@ -242,34 +256,34 @@ class ReadRecorder:
     @property
     def reads_apart(self) -> Reads:
         """All reads inside `apart` blocks: the inputs of the data that this process has loaded."""
-        return self._apart
+        return self._all_apart
 
     def digest_of_module(self, file: str) -> str | None:
         """Return the SHA-256 of a module's source at the time when it was executed; None if that was not recorded."""
-        return self._code.get(os.path.realpath(file))
+        return self._module_digests.get(os.path.realpath(file))
 
     def digest_of_variable(self, name: str) -> str:
         """Return the digest of an environment variable's value from before the author's code changed it.
 
-        If the code has not changed it, the value is the present one. Without a value, return `ABSENT`.
+        If the code has not changed it, that is the present value. If the variable was not set, return `ABSENT`.
         """
-        return self._set_variables.get(name) or digest_environment_variable(name)
+        return self._variables_before.get(name) or digest_environment_variable(name)
 
     def note_native_read(
         self, paths: Iterable[object], *, reader: str, folder: bool = False
     ) -> None:
         """Record the reading of files or folders by the native function ``reader``, if the author's code caused it.
 
-        A path may be that of a file, that of a folder, of which all files are read, or a pattern of files. If there are
-        more than `MOST_FILES` files and folders, the rest is recorded as one unknown read. With ``folder``, the paths
-        are those of folders that are only listed. Other values, such as a symbolic tensor, are recorded as unknown
-        reads, as are addresses of other machines, and paths for which recording raises an error.
+        A path may be that of a file, that of a folder, of which all files are read, or a pattern of files. Once more
+        than `MOST_FILES` files are recorded, or one path stands for more files and folders, the rest of the path is
+        recorded as one unknown read. With ``folder``, the paths are those of folders that are only listed. Other
+        values, such as a symbolic tensor, are recorded as unknown reads, as are addresses of other machines, and paths
+        for which recording raises an error. TensorFlow's files in memory (``ram://``) are not recorded.
         """
         with self._ignoring_nested_events() as is_free:
-            if is_free:
-                place = self._find_author_line()
-            else:
-                place = None
+            if not is_free:
+                return
+            place = self._find_author_line()
             if place is None:
                 return
             try:
@@ -291,24 +305,29 @@ class ReadRecorder:
             return
         if _ADDRESS.match(name):
             self._add_unknown(f"{place.line}{_NETWORK_USE}", place)
-        elif folder:
+            return
+        if folder:
             self._add_folder(name, place)
-        else:
-            seen: set[Path] = set()
-            for part, is_folder in _list_native_reads(name):
-                if part in seen:
-                    continue
-                seen.add(part)
-                if is_folder:
-                    self._add_folder(part, place)
-                else:
-                    self._add_file(part, place)
-                if max(len(self._reads.files), len(seen)) > MOST_FILES:
-                    self._add_unknown(_TOO_MANY_FILES, place)
-                    return
+            return
+        seen: set[Path] = set()  # some are yielded several times
+        for part, is_folder in _list_native_reads(name):
+            if part in seen:
+                continue
+            seen.add(part)
+            if is_folder:
+                self._add_folder(part, place)
+            else:
+                self._add_file(part, place)
+            # both are counted: not all that are seen are recorded, and others were recorded before
+            if max(len(self._reads.files), len(seen)) > MOST_FILES:
+                self._add_unknown(_TOO_MANY_FILES, place)
+                return
 
     def note_native_write(self, path: object) -> None:
-        """Record a file as created by this process, if the author's code caused it; reading it later does not count."""
+        """Record a file as created by this process, if the author's code caused it; reading it later does not count.
+
+        Does nothing if the author's code has read the file before.
+        """
         with self._ignoring_nested_events() as is_free:
             if is_free:
                 self._note_written(path)
@@ -333,7 +352,8 @@ class ReadRecorder:
     def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
         """Call the handler of an audit event, if it has one; record an error of the handler as an unknown read.
 
-        Nothing is recorded while recording is paused, inside another handler, or when the import system finds modules.
+        ``event`` is its name and ``args`` are its arguments, as PEP 578 describes. Nothing is recorded while recording
+        is paused, inside another handler of this thread, or when the import system finds modules.
         """
         if self._is_paused:
             return
@@ -352,7 +372,7 @@ class ReadRecorder:
 
     @contextmanager
     def _ignoring_nested_events(self) -> Iterator[bool]:
-        """Ignore audit events of this thread inside the block; yield False if it is inside such a block already."""
+        """Ignore audit events of this thread inside the block; yield True, or False inside of another such block."""
         if getattr(self._busy, "on", False):
             yield False
             return
@@ -363,12 +383,13 @@ class ReadRecorder:
             self._busy.on = False
 
     def _on_open(self, args: tuple[Any, ...]) -> None:
-        """Record a file that is opened as read or, if it is new or emptied, as created by this process.
+        """Record a file that is opened as read or, if it is opened for writing and new or emptied, as created.
 
-        Opening an existing file only to append to it is not recorded. A relative path that may belong to a folder's
-        descriptor, as `os.open` accepts one, is recorded as an unknown read, unless `shutil.rmtree` opens it.
+        A missing file that is opened for reading counts as read. Opening an existing file only to append to it is not
+        recorded. A relative path that may belong to a folder's descriptor, as `os.open` accepts one, is recorded as an
+        unknown read, unless `shutil.rmtree` opens it.
         """
-        path, flags = args[0], args[2]
+        path, flags = args[0], args[2]  # between them is the mode, which is None for `os.open`
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
             return  # a file descriptor: its file was opened earlier
         # `os.open`, which has no mode, may get a folder's descriptor, which its event does not name. If it may create
@@ -384,7 +405,8 @@ class ReadRecorder:
             return
         access = flags & os.O_ACCMODE
         is_new = not _make_path(path).exists()
-        if access != os.O_RDONLY and (flags & os.O_TRUNC or is_new):
+        is_emptied = flags & os.O_TRUNC
+        if access != os.O_RDONLY and (is_new or is_emptied):
             # not a folder: `NamedTemporaryFile` passes one to `open`, with a function that creates the file in it
             if is_new or _make_path(path).is_file():
                 self._note_written(path)
@@ -392,8 +414,11 @@ class ReadRecorder:
             self._note_read(path, self._add_file)
 
     def _note_read(self, path: object, add: Callable[[object, AuthorLine], None]) -> None:
-        """Record a file or folder by calling ``add`` with the author's line, if reading it counts and there is one."""
-        # true for most files; checked first because inspecting the stack takes longer
+        """Call ``add`` with the path of a file or folder and the author's line that reads it, to record it.
+
+        Does nothing if reading it does not count (`_is_left_out`), or no line of the author's code causes it.
+        """
+        # so it is for most files; checked first because inspecting the stack takes longer
         if self._resolve(path) is None:
             return
         place = self._find_author_line()
@@ -401,7 +426,7 @@ class ReadRecorder:
             add(path, place)
 
     def _add_file(self, path: object, place: AuthorLine) -> None:
-        """Add a file with its fingerprint, unless this process has created it.
+        """Add a file with its fingerprint, unless this process has created it or reading it does not count.
 
         If the file has changed since its first read, add an unknown read instead. Above `MOST_FILES` files, add one as
         well.
@@ -422,15 +447,16 @@ class ReadRecorder:
             self._add_unknown(_TOO_MANY_FILES, place)
 
     def _add_folder(self, path: object, place: AuthorLine) -> None:
-        """Add a folder with the digest of its names, unless this process has created it.
+        """Add a folder with the digest of its names, unless this process has created it or reading it does not count.
 
-        Names of files that this process has created do not count.
+        Names of files that this process has created do not count. A folder that was added before keeps its digest.
         """
         resolved = self._resolve(path)
-        if resolved is not None and not self._was_written(resolved):
-            name = self._choose_recorded_path(path, resolved)
-            for reads in self._find_records(place):
-                reads.folders.setdefault(name, digest_listing(resolved, self._written))
+        if resolved is None or self._was_written(resolved):
+            return
+        name = self._choose_recorded_path(path, resolved)
+        for reads in self._find_records(place):
+            reads.folders.setdefault(name, digest_listing(resolved, self._written))
 
     def _add_unknown(self, reason: str, place: AuthorLine) -> None:
         """Add a reason why the reads of the trial cannot be compared later."""
@@ -438,23 +464,26 @@ class ReadRecorder:
             reads.unknown.setdefault(reason, None)
 
     def _find_records(self, place: AuthorLine) -> list[Reads]:
-        """Return the records that a read by this line is added to: that of all reads, and those by author's file."""
+        """Return the records that a read by the line ``place`` is added to: that of all reads, and one for each file.
+
+        The files are those of the author that led to this line. A missing record is created.
+        """
         return [
             self._reads,
             *(self._reads.by_file.setdefault(file, Reads()) for file in place.files),
         ]
 
     def _on_listdir(self, args: tuple[Any, ...]) -> None:
-        """Record the listing of a folder, given by its path or by a descriptor.
+        """Record the listing of a folder, given by its path or by a descriptor; None is the working folder.
 
         A descriptor whose folder cannot be found is recorded as an unknown read. Descriptors that `shutil.rmtree` lists
         are not recorded.
         """
         path = "." if args[0] is None else args[0]
         if isinstance(path, int):  # a descriptor
-            if _is_removal():  # it uses descriptors
+            if _is_removal():  # `shutil.rmtree` lists folders by their descriptors
                 return
-            link = Path(f"/proc/self/fd/{path}")
+            link = Path(f"/proc/self/fd/{path}")  # leads to the folder, on Linux
             if link.is_symlink():
                 path = link.readlink()
             else:
@@ -471,17 +500,17 @@ class ReadRecorder:
             self._note_written(args[1])
 
     def _on_mkdir(self, args: tuple[Any, ...]) -> None:
-        """Record a new folder as created by this process."""
+        """Record a new folder as created by this process, if the author's code creates it."""
         if not _make_path(args[0]).exists():  # otherwise it fails, as `exist_ok` expects
             self._note_written(args[0])
 
     def _on_link(self, args: tuple[Any, ...]) -> None:
-        """Record the target of a hard link as read, and the link as created by this process."""
+        """Record the target of a hard link as read, and a new link as created by this process."""
         self._note_read(args[0], self._add_file)  # reading the new name reads this file
         self._on_symlink(args)
 
     def _on_symlink(self, args: tuple[Any, ...]) -> None:
-        """Record a new link as created by this process."""
+        """Record a new link as created by this process, if the author's code creates it."""
         if not os.path.lexists(args[1]):  # otherwise it fails
             self._note_written(args[1])
 
@@ -509,20 +538,20 @@ class ReadRecorder:
     def _on_variable_set(self, args: tuple[Any, ...]) -> None:
         """Keep the digest of the value that an environment variable has before the author's code first sets it."""
         name = os.fsdecode(args[0])
-        if name not in self._set_variables and self._find_author_line() is not None:
-            self._set_variables[name] = digest_environment_variable(name)
+        if name not in self._variables_before and self._find_author_line() is not None:
+            self._variables_before[name] = digest_environment_variable(name)
 
     def _on_program_start(self, args: tuple[Any, ...]) -> None:
-        """Record the start of a program, unless it only reports about the machine."""
+        """Record the start of a program as an unknown read, unless it only reports about the machine."""
         if not _reports_on_machine(args):
             self.note_process()
 
     def _on_network_use(self, args: tuple[Any, ...]) -> None:
-        """Record a network connection as an unknown read."""
+        """Record the use of a network as an unknown read, if the author's code causes it."""
         self.note_network()
 
     def _on_exec(self, args: tuple[Any, ...]) -> None:
-        """Record the digest of an author's module when it is executed.
+        """Record the digest of the source of an author's module when it is executed; ignore all other code.
 
         If a line of the author's code caused that, the file of the module is also recorded as read.
         """
@@ -530,19 +559,21 @@ class ReadRecorder:
         if (
             not isinstance(code, CodeType)
             or code.co_name != "<module>"
-            or code.co_filename.startswith("<")
+            or code.co_filename.startswith("<")  # it comes from no file
         ):
             return
         if not is_author_file(code.co_filename):
             return
         file = Path(code.co_filename)
-        if file.is_file():
-            place = self._find_author_line(importing=True)
-            # the name of the module may be computed, perhaps from what was read
-            if place is not None:
-                self._add_file(file, place)
-            # after `_add_file`, which leaves out files that are recorded here
-            self._code[os.path.realpath(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
+        if not file.is_file():
+            return
+        place = self._find_author_line(importing=True)
+        # the name of the module may be computed, perhaps from what was read
+        if place is not None:
+            self._add_file(file, place)
+        # after `_add_file`, which leaves out files that are recorded here
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        self._module_digests[os.path.realpath(file)] = digest
 
     def note_environment_read(self, name: object) -> None:
         """Record the environment variable ``name`` as read, if the author's code itself reads it rather than a library.
@@ -554,24 +585,30 @@ class ReadRecorder:
         if self._is_paused or not isinstance(name, str):
             return
         with self._ignoring_nested_events() as is_free:
-            if is_free:
-                place = self._find_asking_line()
-            else:
-                place = None
-            if place is not None:
-                for reads in self._find_records(place):
-                    reads.environment.setdefault(name, self.digest_of_variable(name))
+            if not is_free:
+                return
+            place = self._find_asking_line()
+            if place is None:
+                return
+            for reads in self._find_records(place):
+                reads.environment.setdefault(name, self.digest_of_variable(name))
 
     # ---- what counts
 
     def _note_unknown(self, what: str) -> None:
-        """Record a reason why the trial cannot be reused, if the author's code caused the present event."""
+        """Record a reason why the trial cannot be reused, if the author's code caused the present event.
+
+        The reason is the author's line followed by ``what``.
+        """
         place = self._find_author_line()
         if place is not None:
             self._add_unknown(f"{place.line}{what}", place)
 
     def _note_written(self, path: object) -> None:
-        """Record a file as created by this process, if the author's code has created it and has not read it before."""
+        """Record a file as created by this process, if the author's code has created it and has not read it before.
+
+        Does nothing if reading the file would not count anyway (`_is_left_out`).
+        """
         resolved = self._resolve(path)
         if resolved is None:
             return
@@ -599,8 +636,8 @@ class ReadRecorder:
     def _choose_recorded_path(self, path: Any, resolved: str) -> str:
         """Return the path under which a file is recorded: the one that the author's code uses, not the resolved one.
 
-        A link on the path may lead elsewhere when the paths are compared later. Links that this process has created are
-        resolved.
+        A link on the path may lead elsewhere when the paths are compared later. ``resolved``, the path with all links
+        resolved, is returned if this process has created ``path`` or a folder above it, or if ``..`` follows a link.
         """
         name = os.path.normpath(_make_path(path).absolute())
         is_same_file = os.path.realpath(name) == resolved  # false if `..` follows a link
@@ -609,7 +646,7 @@ class ReadRecorder:
         return resolved
 
     def _is_left_out(self, name: str) -> bool:
-        """Return whether reading a file does not count.
+        """Return whether reading the file or folder ``name``, a path without links, does not count.
 
         That is so for files of the system, of installed packages and of sweep, for those in folders passed to
         `exclude`, for compiled files, and for modules whose execution was recorded.
@@ -617,7 +654,7 @@ class ReadRecorder:
         return (
             name.startswith(_SYSTEM_FOLDERS)
             or name.endswith((".pyc", "__pycache__"))
-            or name in self._code
+            or name in self._module_digests
             or any(f"{name}{os.sep}".startswith(folder) for folder in self._excluded)
             or is_installed(name)
             or is_own_file(name)
@@ -626,33 +663,34 @@ class ReadRecorder:
     def _find_author_line(self, *, importing: bool = False) -> AuthorLine | None:
         """Return the line of the author's code that causes the present event; None if there is none.
 
-        File access by the import system while finding modules does not count, except with ``importing``.
+        It is the innermost one that is recorded at present (`_is_counted`). File access by the import system while
+        finding modules does not count, except with ``importing``.
 
         While a trial runs, events in threads other than the main one count even without a line of the author's, because
-        thread pools call functions of libraries directly. Threads of sweep and Ray are excepted.
+        thread pools call functions of libraries directly; the line is then ``a thread``. Threads of sweep and Ray are
+        excepted.
         """
         frame: FrameType | None = sys._getframe(1)
-        # whether a frame of sweep or Ray was seen, and whether all so far were of Python's own library
-        is_machinery, is_in_library = False, True
+        has_seen_sweep_or_ray = False
+        has_seen_python_only = True  # whether all frames so far were of Python's own library
         while frame is not None:
             file = frame.f_code.co_filename
             if file == __file__:  # the recorder's own frames
                 frame = frame.f_back
                 continue
-            if is_in_library and not importing and _is_finding_modules(frame):
+            if has_seen_python_only and not importing and _is_finding_modules(frame):
                 return None  # it looks for modules, which are recorded as code
-            is_in_library = is_in_library and _is_of_python(file)
+            has_seen_python_only = has_seen_python_only and _is_of_python(file)
             if is_author_file(file) and self._is_counted(frame):
                 return _make_author_line(frame)
             # it calls the author's code, of which no frame was found
             if file.endswith(_BOUNDARIES):
                 return None
-            is_machinery |= is_own_file(file) or f"{os.sep}ray{os.sep}" in file
+            if is_own_file(file) or f"{os.sep}ray{os.sep}" in file:
+                has_seen_sweep_or_ray = True
             frame = frame.f_back
-        is_foreign_thread = (
-            threading.current_thread() is not threading.main_thread() and not is_machinery
-        )
-        if is_foreign_thread and self._in_trial:
+        is_in_main_thread = threading.current_thread() is threading.main_thread()
+        if self._trial_blocks and not is_in_main_thread and not has_seen_sweep_or_ray:
             return AuthorLine("a thread ")
         return None
 
@@ -661,15 +699,15 @@ class ReadRecorder:
 
         Outside of trials, only the top level of a module other than ``__main__`` during its import is recorded.
         """
-        if self._in_trial:
+        if self._trial_blocks:
             return True
         return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__"
 
     def _find_asking_line(self) -> AuthorLine | None:
         """Return the author's line that reads an environment variable; None if a library reads it.
 
-        Frames of Python's own library in between are skipped. Returns None too if reads by the line are not recorded at
-        present (`_is_counted`).
+        Frames of Python's own library in between are skipped. Return None, too, if reads by the line are not recorded
+        at present (`_is_counted`).
         """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -693,7 +731,10 @@ class _RecordedEnvironment(type(os.environ)):  # type: ignore[misc]  # the class
 
 
 def _make_author_line(frame: FrameType) -> AuthorLine:
-    """Return the line of a frame, and the author's files from this frame outwards, up to sweep's call of their code."""
+    """Return the line of a frame, and the author's files from this frame outwards, up to sweep's call of their code.
+
+    The line is in words, such as ``models.py:12 in model`` with a space at the end.
+    """
     code = frame.f_code
     files: dict[str, None] = {}
     outer: FrameType | None = frame
@@ -709,8 +750,9 @@ def _make_author_line(frame: FrameType) -> AuthorLine:
 def fingerprint_file(path: str) -> str:
     """Return a fingerprint of a file's content; `ABSENT` if the file does not exist.
 
-    It consists of size and SHA-256 or, for files above `HASHED_BYTES`, size and modification time. Never raises: a
-    folder, device or unreadable file has a fingerprint that says so.
+    It consists of size and SHA-256 or, for files above `HASHED_BYTES`, size and modification time. A folder, device or
+    unreadable file has a fingerprint that says so; no OSError is raised. While size, times and inode of a file stay the
+    same, this process does not read it again.
     """
     try:
         found = Path(path).stat()
@@ -737,16 +779,17 @@ def fingerprint_file(path: str) -> str:
 def digest_listing(path: str, own: Container[str] = ()) -> str:
     """Return a digest of the names in a folder; `ABSENT` if the folder cannot be listed.
 
-    ``__pycache__`` and the paths in ``own`` do not count.
+    ``__pycache__`` and the paths in ``own``, which begin with ``path`` as it is given, do not count.
     """
     try:
-        names = []
-        for entry in Path(path).iterdir():
-            if entry.name != "__pycache__" and str(entry) not in own:
-                names.append(entry.name)
-        names.sort()
+        names = [
+            entry.name
+            for entry in Path(path).iterdir()
+            if entry.name != "__pycache__" and str(entry) not in own
+        ]
     except OSError:
         return ABSENT
+    names.sort()
     return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -758,14 +801,14 @@ def _list_native_reads(path: str) -> Iterator[tuple[Path, bool]]:
     paths are yielded several times.
     """
     parts = Path(path).parts
-    patterns = [index for index, part in enumerate(parts) if not _WILDCARDS.isdisjoint(part)]
-    if not patterns or os.path.lexists(path):  # a name may have brackets
+    first_wildcard = _find_first_wildcard(parts)
+    if first_wildcard is None or os.path.lexists(path):  # a name may have brackets
         yield from _list_below(Path(path))
         return
     for folder in list_pattern_folders(path):
         yield folder, True
-    base = Path(*parts[: patterns[0]])
-    matches = sorted(base.glob(str(Path(*parts[patterns[0] :]))))
+    base = Path(*parts[:first_wildcard])
+    matches = sorted(base.glob(str(Path(*parts[first_wildcard:]))))
     if not matches:
         yield Path(path), False
     for match in matches:
@@ -773,29 +816,39 @@ def _list_native_reads(path: str) -> Iterator[tuple[Path, bool]]:
 
 
 def list_pattern_folders(pattern: str) -> Iterator[Path]:
-    """Yield each folder that a pattern such as ``data/*/*.parquet`` looks into.
+    """Yield each folder that a pattern such as ``data/*/*.parquet`` looks into: ``data``, and the folders in it.
 
-    That of a path without wildcards is the folder of its file.
+    The first is that before the first part with a wildcard, even if it does not exist. That of a path without wildcards
+    is the folder of its file.
     """
     parts = Path(pattern).parts
-    patterns = [index for index, part in enumerate(parts) if not _WILDCARDS.isdisjoint(part)]
-    if not patterns:
+    first_wildcard = _find_first_wildcard(parts)
+    if first_wildcard is None:
         yield Path(pattern).parent
         return
-    base = Path(*parts[: patterns[0]])
+    base = Path(*parts[:first_wildcard])
     yield base
     # fixed parts as well: what they name may be missing in one folder, and come later
-    for index in range(patterns[0] + 1, len(parts)):
-        for folder in sorted(base.glob(str(Path(*parts[patterns[0] : index])))):
+    for end in range(first_wildcard + 1, len(parts)):
+        for folder in sorted(base.glob(str(Path(*parts[first_wildcard:end])))):
             if folder.is_dir():
                 yield folder
+
+
+def _find_first_wildcard(parts: Sequence[str]) -> int | None:
+    """Return the position of the first of a path's ``parts`` that has a wildcard; None if none has."""
+    for position, part in enumerate(parts):
+        if not _WILDCARDS.isdisjoint(part):
+            return position
+    return None
 
 
 def _list_below(path: Path, above: frozenset[str] = frozenset()) -> Iterator[tuple[Path, bool]]:
     """Yield a file or folder and all that is below it, each with whether it is a folder.
 
-    Links are followed, except those to a folder that contains them. ``above`` are the resolved paths of the folders
-    that contain ``path``.
+    A missing file is yielded, too. Links are followed, except those to a folder that contains them, which are only
+    yielded. ``above`` are the resolved paths of the folders that contain ``path``. Raises OSError if a folder cannot be
+    listed.
     """
     is_folder = path.is_dir()
     yield path, is_folder
@@ -815,11 +868,12 @@ def _is_finding_modules(frame: FrameType) -> bool:
         return False
     if frame.f_code.co_name != "get_data" or frame.f_back is None:
         return True
+    # a loader's `get_data` reads modules for these two, and data for all others
     return frame.f_back.f_code.co_name in ("get_code", "get_source")
 
 
 def _is_of_python(file: str) -> bool:
-    """Return whether a frame's file belongs to Python's own library."""
+    """Return whether a frame's file belongs to Python's own library; False for installed packages."""
     return file.startswith("<frozen") or (file.startswith(_PYTHON) and "site-packages" not in file)
 
 
@@ -836,7 +890,10 @@ def _is_removal() -> bool:
 
 
 def _reports_on_machine(args: tuple[Any, ...]) -> bool:
-    """Return whether a started program only reports about the machine, such as ``nproc``."""
+    """Return whether a started program only reports about the machine, such as ``nproc``.
+
+    ``args`` are the arguments of the audit event. Return False if the program is part of one text, as in `os.system`.
+    """
     # `subprocess` passes the program and its arguments as a list in second place; `os.system` passes one text
     command = args[1] if len(args) > 1 else None
     if not isinstance(command, list | tuple) or not command:
