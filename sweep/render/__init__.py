@@ -47,7 +47,10 @@ def console(file: TextIO | None = None, *, soft_wrap: bool = False, draws: bool 
 
 
 def has_blocks(encoding: str) -> bool:
-    """Return whether an encoding, given by its name, has the block characters with which bars are drawn."""
+    """Return whether an encoding, given by its name, has the block characters with which bars are drawn.
+
+    Return False for an encoding that Python does not know.
+    """
     try:
         "▁█".encode(encoding)
     except (UnicodeEncodeError, LookupError):
@@ -59,22 +62,30 @@ def document(*values: object) -> str:
     """Format records, enumerations, paths and plain values as indented JSON; NaN and infinities become texts.
 
     Several values become one object with the fields of all records and mappings among them; a later field replaces an
-    earlier one of the same name, and other values are left out. Raises TypeError for a value that JSON does not have.
+    earlier one of the same name, and other values are left out. There must be at least one value. Raises TypeError for
+    a value that JSON does not have.
     """
-    told = [as_plain(value) for value in values]
-    merged = {name: item for one in told if isinstance(one, dict) for name, item in one.items()}
-    return json.dumps(convert_to_json_types(merged if len(told) > 1 else told[0]), indent=2)
+    plain = [as_plain(value) for value in values]
+    content = plain[0]
+    if len(plain) > 1:
+        merged: dict[str, object] = {}
+        for one in plain:
+            if isinstance(one, dict):
+                merged |= one
+        content = merged
+    return json.dumps(convert_to_json_types(content), indent=2)
 
 
 def as_plain(value: object) -> object:
     """Convert records, enumerations and paths in ``value`` to types of JSON, at any depth.
 
-    Keys of mappings become texts, tuples become lists, and all other values stay as they are, even if JSON does not
-    have them; `convert_to_json_types` refuses these.
+    Records are dataclasses, and those of msgspec, whose fields have their encoded names. Keys of mappings become texts,
+    tuples become lists, and all other values stay as they are, even if JSON does not have them;
+    `convert_to_json_types` refuses these.
     """
     if isinstance(value, Struct):
         names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-        return {key: as_plain(getattr(value, name)) for key, name in names}
+        return {encoded: as_plain(getattr(value, name)) for encoded, name in names}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         plain = {}
         for field in dataclasses.fields(value):

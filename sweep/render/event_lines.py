@@ -40,11 +40,14 @@ class EventLines(Closing):
         self._file = _write_line(self._file, encode(event).decode("ascii"))
 
     def say(self, text: str) -> None:
-        """Write a message as a line to the file for messages, if there is one."""
+        """Write a message as a line to the file for messages, if there is one.
+
+        Nothing is written there any more after a write has failed.
+        """
         self._messages = _write_line(self._messages, f"{text}\n")
 
     def step(self, text: str) -> None:
-        """Write what the session is doing as a line to the file for messages, if there is one."""
+        """Write what the session is doing as a line to the file for messages, as `say` does."""
         self.say(text)
 
     def close(self) -> None:
@@ -52,9 +55,9 @@ class EventLines(Closing):
 
 
 def _write_line(file: IO[str] | None, line: str) -> IO[str] | None:
-    """Write ``line``, which includes its line feed, and flush the file.
+    """Write ``line``, which includes its line feed, and flush the file; return None if that fails, else the file.
 
-    Returns the file, or None if there is none or it can no longer be written.
+    If ``file`` is None, do nothing and return None.
     """
     if file is None:
         return None

@@ -7,6 +7,7 @@ below the frame and visible, and no alternate screen is used, so that a killed p
 from __future__ import annotations
 
 import io
+import math
 import os
 import sys
 import threading
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from sweep.runner import Options
     from sweep.spec import Spec
 
+# codes for a terminal: whether long lines continue in the next row
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+# codes that clear what is right of the cursor, and that and all rows below it
 _CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"
 
 
@@ -40,38 +43,44 @@ class Screen:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._file = console.file
-        self._drawn: list[int] = []  # the widths of the last frame's lines
-        self._width = 0  # the width of the terminal when that frame was drawn
+        self._drawn_widths: list[int] = []  # widths in columns of the last frame's lines
+        self._drawn_for = 0  # the width of the terminal when that frame was drawn
 
     def draw(self, above: Sequence[Text], frame: Sequence[Text]) -> None:
         """Write permanent lines, and below them a frame that replaces the last one.
 
-        ``above`` are the permanent lines. With an empty ``frame``, the last frame is erased. Raises OSError if the
-        terminal is gone.
+        ``above`` are the permanent lines. With an empty ``frame``, the last frame is erased. The cursor is below the
+        frame afterwards. Raises OSError if the terminal is gone.
         """
-        up = self._count_rows()
+        old_rows = self._count_rows()
         width = self._console.size.width
-        parts = [f"\x1b[{up}A" if up else "", "\r"]
-        # otherwise, wrapped rows would be joined when the terminal becomes wider
-        if above or width != self._width or not frame:
-            parts += [_erase_rows(up), *(f"{line}\r\n" for line in self._render_lines(above))]
+        # first to the beginning of the last frame
+        parts = [f"\x1b[{old_rows}A" if old_rows else "", "\r"]
+        # A frame of the same width is overwritten, which does not flicker. Of another width, it is erased first:
+        # wrapped rows would be joined when the terminal becomes wider.
+        if above or width != self._drawn_for or not frame:
+            parts.append(_erase_rows(old_rows))
+            parts += [f"{line}\r\n" for line in self._render_lines(above)]
         parts.append(_NO_WRAP)
         for line, text in zip(self._render_lines(frame), frame, strict=True):
             # After a full line, the cursor is still on its last character, which clearing would delete.
             parts += [line, _CLEAR_LINE if text.cell_len < width else "", "\r\n"]
         parts += [_CLEAR_BELOW if frame else "", _WRAP]
         _write_text(self._file, "".join(parts))
-        self._drawn = [line.cell_len for line in frame]
-        self._width = width
+        self._drawn_widths = [line.cell_len for line in frame]
+        self._drawn_for = width
 
     def _count_rows(self) -> int:
         """Return the number of rows of the last frame that are on the screen.
 
-        Its lines may have wrapped if the terminal was made narrower.
+        Its lines may have wrapped if the terminal was made narrower. All rows but one, that of the cursor, can be
+        those of the frame.
         """
         width = max(self._console.size.width, 1)
         height = self._console.size.height
-        rows = sum(max(-(-cells // width), 1) for cells in self._drawn)
+        rows = 0
+        for line_width in self._drawn_widths:
+            rows += max(math.ceil(line_width / width), 1)  # an empty line has a row, too
         return min(rows, max(height - 1, 0))
 
     def _render_lines(self, lines: Sequence[Text]) -> list[str]:
@@ -83,7 +92,10 @@ class Screen:
 
 
 def _write_text(file: IO[str], text: str) -> None:
-    """Write and flush a text; characters that the file's encoding lacks become ``?``."""
+    """Write a text and flush the file; characters that the file's encoding lacks become ``?``.
+
+    Raises OSError if the file cannot be written.
+    """
     encoding = getattr(file, "encoding", None) or sys.getdefaultencoding()
     file.write(text.encode(encoding, "replace").decode(encoding))
     file.flush()
@@ -94,7 +106,9 @@ def _erase_rows(up: int) -> str:
 
     They clear row by row, because some terminals move what is cleared at once from their first row into the scrollback.
     """
-    return "\x1b[2K\x1b[B" * up + "\x1b[2K" + (f"\x1b[{up}A" if up else "")
+    clear_row, down = "\x1b[2K", "\x1b[B"
+    back = f"\x1b[{up}A" if up else ""
+    return f"{clear_row}{down}" * up + clear_row + back
 
 
 class Above(io.TextIOBase):
@@ -102,10 +116,14 @@ class Above(io.TextIOBase):
 
     def __init__(self, file: IO[str], tell: Callable[[str], None]) -> None:
         self.rich_proxied_file = file  # Rich's consoles write to this instead
-        self._tell = tell
+        self._tell = tell  # called with each line that is printed
         self._unfinished = ""  # the line that has not ended yet
 
     def write(self, text: str) -> int:
+        """Tell each line that ``text`` ends; of a line that overwrites itself by carriage returns, only the last part.
+
+        The rest is kept until its line ends. Return the number of characters of ``text``.
+        """
         *lines, self._unfinished = f"{self._unfinished}{text}".split("\n")
         for line in lines:
             self._tell(line.rstrip("\r").rpartition("\r")[2])
@@ -130,7 +148,7 @@ class Above(io.TextIOBase):
             sys.stdout = self
 
     def give_back(self) -> None:
-        """Restore standard output if this file has replaced it, and show an unfinished line."""
+        """Restore standard output if this file has replaced it, and tell an unfinished line."""
         if sys.stdout is self:
             sys.stdout = self.rich_proxied_file
         if self._unfinished:
@@ -140,14 +158,14 @@ class Above(io.TextIOBase):
 def is_plain(encoding: str, environ: dict[str, str]) -> bool:
     """Return whether a terminal shows only ASCII, by its encoding and its locale.
 
-    ``environ`` has the environment variables, of which some name the locale. Every encoding but UTF-8 counts as ASCII.
-    In the locale C, Python uses UTF-8, but its users have asked for ASCII.
+    ``environ`` has the environment variables: ``LC_ALL`` or, if that is not set or empty, ``LANG`` names the locale.
+    Every encoding but UTF-8 counts as ASCII. In the locale C, Python uses UTF-8, but its users have asked for ASCII.
     """
     if encoding.lower().replace("-", "").replace("_", "") != "utf8":
         return True
     # Not LC_CTYPE, which Python itself sets if LANG is C.
-    said = environ.get("LC_ALL") or environ.get("LANG") or ""
-    return said in ("C", "POSIX")
+    locale = environ.get("LC_ALL") or environ.get("LANG") or ""
+    return locale in ("C", "POSIX")
 
 
 DRAW_S = 0.25
@@ -165,17 +183,22 @@ class LiveView(Closing):
         self._console = console
         self.standing = Standing(outline)
         self._lock = threading.Lock()  # guards the standing and the lines to be written
-        self._above: list[Text] = []
-        self._alike: Counter[str] = Counter()
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-        drawn = console.is_terminal and not console.is_dumb_terminal
-        self.plain = not drawn
+        self._queued: list[Text] = []  # lines that the thread writes above the picture next time
+        self._failures_by_type: Counter[str] = (
+            Counter()
+        )  # how often trials failed by each type of error
+        self._closed = threading.Event()  # set when the thread must end
+        self._thread: threading.Thread | None = None  # it draws the picture
+        can_draw = console.is_terminal and not console.is_dumb_terminal
+        self.plain = not can_draw
         self.ascii_only = is_plain(console.encoding, dict(os.environ))
         self.state = ""  # shown in the picture instead of the sweep's own state, if not empty
-        self._lines = not quiet and not drawn
-        self._screen = Screen(console) if drawn and not quiet else None
-        self._stdout = Above(console.file, self._tell)
+        self._prints_lines = (
+            not quiet and not can_draw
+        )  # a line per ended trial, instead of a picture
+        self._screen = Screen(console) if can_draw and not quiet else None
+        # standard output while the picture is drawn: what is printed then appears above it
+        self._own_stdout = Above(console.file, self._tell)
 
     def __enter__(self) -> Self:
         self.start()
@@ -187,17 +210,20 @@ class LiveView(Closing):
         Waits at most 2 seconds for the terminal.
         """
         # queues an unfinished line; the thread's last turn, which writes it, may begin once it is told to end
-        self._stdout.give_back()
-        self._over.set()  # so that a later event does not start the thread again
+        self._own_stdout.give_back()
+        self._closed.set()  # so that a later event does not start the thread again
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join(PATIENCE_S)
 
     def say(self, text: str) -> None:
-        """Print a message about the session, above the picture if one is drawn; with ``quiet``, print nothing."""
-        if self._screen is not None and not self._over.is_set():
+        """Print a message about the session, above the picture if one is drawn; with ``quiet``, print nothing.
+
+        After `close`, it is printed as a plain line.
+        """
+        if self._screen is not None and not self._closed.is_set():
             self._tell(text, "dim")
-        elif self._lines or self._screen is not None:
+        elif self._prints_lines or self._screen is not None:
             self._write(text)
 
     def step(self, text: str) -> None:
@@ -206,7 +232,7 @@ class LiveView(Closing):
         The picture shows it until an epoch is reported or a trial or the session ends; drawing starts if it has not
         started yet. With ``quiet``, nothing is shown.
         """
-        if self._lines:
+        if self._prints_lines:
             self._write(text)
         else:
             self.state = text
@@ -232,7 +258,8 @@ class LiveView(Closing):
         """Update the state by an event; start to draw at the first one that is not of a session's start or end.
 
         For a trial that has ended, not only paused, print a line if the view prints lines instead of a picture, or if
-        the trial failed. Above a picture, only the first `ALIKE` failures with the same type of error are shown.
+        the trial failed. Above a picture, only the first `ALIKE` failures with the same type of error are shown. With
+        ``quiet``, nothing is printed.
         """
         if self._thread is None and not isinstance(event, SessionStarted | SessionEnded):
             self.start()
@@ -244,7 +271,7 @@ class LiveView(Closing):
             return
         if event.pauses:  # the trial goes on later
             return
-        if self._lines:
+        if self._prints_lines:
             self._write(self._line(ended))
         elif self._screen is not None and ended.status is Status.FAILED:
             self._tell_failure(ended)
@@ -260,11 +287,11 @@ class LiveView(Closing):
         ``frame`` is the size of the picture. ``state`` replaces the state of the view and of the sweep, if not empty.
         """
         with self._lock:
-            last = self.standing.last
-            if running or last is None:
+            last_event = self.standing.last
+            if running or last_event is None:
                 now = time.time()
             else:
-                now = last
+                now = last_event
             return picture(self.standing, now, frame, state=state or self.state, running=running)
 
     def start(self) -> None:
@@ -273,12 +300,12 @@ class LiveView(Closing):
         `on` does this at the first event that is not of a session's start or end. Nothing happens if the output is no
         terminal, or if the view draws already, is closed or was created with ``quiet``.
         """
-        if self._screen is None or self._thread is not None or self._over.is_set():
+        if self._screen is None or self._thread is not None or self._closed.is_set():
             return
         self._thread = threading.Thread(
             target=self._draw, args=(self._screen,), name="sweep-view", daemon=True
         )
-        self._stdout.take_over()
+        self._own_stdout.take_over()
         self._thread.start()
 
     def _draw(self, screen: Screen) -> None:
@@ -286,16 +313,17 @@ class LiveView(Closing):
         try:
             while True:
                 # asked first, so that the last turn writes all lines that were queued before the close
-                over = self._over.is_set()
+                is_last_turn = self._closed.is_set()
                 size = self._console.size
+                # a row is left for the cursor, which stays below the picture
                 frame = Frame(width=size.width, height=size.height - 1, ascii_only=self.ascii_only)
-                lines = [] if over else self.lines(frame)
+                lines = [] if is_last_turn else self.lines(frame)  # without lines, it is erased
                 with self._lock:
-                    above, self._above = self._above, []
+                    above, self._queued = self._queued, []
                 screen.draw(above, lines)
-                if over:
+                if is_last_turn:
                     return
-                self._over.wait(DRAW_S)
+                self._closed.wait(DRAW_S)
         except OSError:  # the terminal is gone; the sweep continues
             return
 
@@ -305,21 +333,31 @@ class LiveView(Closing):
         Unprintable characters are escaped.
         """
         plain = printable(text)
-        line = Text(plain.encode("ascii", "replace").decode() if self.ascii_only else plain, style)
+        if self.ascii_only:
+            plain = plain.encode("ascii", "replace").decode()
+        line = Text(plain, style)
         with self._lock:
-            self._above.append(line)
+            self._queued.append(line)
         if self._thread is None:
             self.start()
 
     def _tell_failure(self, ended: FinishedTrial) -> None:
+        """Queue a line about a failed trial, unless `ALIKE` trials have failed with the same type of error before.
+
+        After the last of these, a line says that further ones are only counted in the picture.
+        """
         kind = get_error_type(ended.reason)
-        self._alike[kind] += 1
-        if self._alike[kind] <= ALIKE:
+        self._failures_by_type[kind] += 1
+        if self._failures_by_type[kind] <= ALIKE:
             self._tell(self._line(ended), STYLES[Status.FAILED])
-        if self._alike[kind] == ALIKE:
+        if self._failures_by_type[kind] == ALIKE:
             self._tell("further failures like this are counted below", "dim")
 
     def _line(self, ended: FinishedTrial) -> str:
+        """Return the line about a trial that has ended: status, time, reason, score, the best so far and parameters.
+
+        The last part is the number of ended trials and, if it is known, that of all, as in ``[3/20]``.
+        """
         total = self.standing.total
         best = self.standing.best
         done = self.standing.finished
@@ -344,10 +382,11 @@ class LiveView(Closing):
         return f"trial {ended.trial} {ended.status}{after}{took}: {' '.join(parts)}"
 
     def _write(self, line: str) -> None:
+        """Write a line, with unprintable characters escaped; if that fails, print no more lines about trials."""
         try:
             _write_text(self._console.file, f"{printable(line)}\n")
         except OSError:  # the pipe is closed or the terminal is gone; the sweep continues
-            self._lines = False
+            self._prints_lines = False
 
 
 def on_terminal(spec: Spec, how: Options) -> LiveView:
@@ -356,5 +395,5 @@ def on_terminal(spec: Spec, how: Options) -> LiveView:
     It prints lines instead of a picture if the model is trained in this process with ``run_eagerly``, because a
     debugger may use the terminal.
     """
-    debugging = how.inline and spec.training.get("run_eagerly")  # a debugger uses the terminal
+    debugging = how.inline and spec.training.get("run_eagerly")
     return LiveView(console(draws=not debugging), Outline.of(spec), quiet=how.quiet)
