@@ -37,26 +37,27 @@ _NOT_A_NUMBER = "x"  # stands for NaN and infinities
 def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
     """Return one character per value, scaled from the minimum to the maximum; ``x`` for NaN and infinities.
 
-    If all finite values are equal, they get the middle level. With ``ascii_only``, there are four levels instead of
-    eight.
+    If all finite values are equal, they get the middle level. With ``ascii_only``, there are four levels of ASCII
+    characters instead of eight. Return "" for no values.
     """
     levels = _LEVELS[ascii_only]
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     # Halved, because the difference of two doubles may overflow.
-    span = high / 2 - low / 2
+    half_span = high / 2 - low / 2
 
-    def level(value: float) -> str:
+    def choose_level(value: float) -> str:
         """Return the character for one value."""
         if not math.isfinite(value):
             return _NOT_A_NUMBER
-        if span:
-            share = (value / 2 - low / 2) / span
+        if half_span:
+            share = (value / 2 - low / 2) / half_span
         else:
             share = 0.5
+        # the maximum has the share 1, which belongs to the last level
         return levels[min(int(share * len(levels)), len(levels) - 1)]
 
-    return "".join(map(level, values))
+    return "".join(map(choose_level, values))
 
 
 def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str]:
@@ -73,8 +74,9 @@ def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str
         inner = max(width - 2, 0)
         done = int(share * inner)
         return f"[{'#' * done}", f"{'-' * (inner - done)}]"
-    eighths = int(share * width * 8)
-    filled = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+    # the last filled character may be one of those that fill some eighths of their width
+    whole, eighths = divmod(int(share * width * 8), 8)
+    filled = "█" * whole + (_EIGHTHS[eighths] if eighths else "")
     return filled, "░" * (width - len(filled))
 
 
@@ -103,12 +105,12 @@ def picture(
     """Return the lines that show the status of a sweep; if they do not all fit, the most important ones.
 
     ``now`` is in seconds since 1970. ``state`` replaces the state that follows from the events, unless it is empty. For
-    a sweep that is not ``running``, no running trials, no rate and no remaining time are shown, even if its end was not
-    logged. Returns [] if the frame has no lines or columns.
+    a sweep that is not ``running``, no running trials, no rate, no use of the machine and no remaining time are shown,
+    even if its end was not logged. Lines that are too long are cut. Returns [] if the frame has no lines or columns.
     """
     if frame.height < 1 or frame.width < 1:
         return []
-    heads = (  # in display order, each with its priority: low numbers are kept first
+    heads = (  # the upper parts in display order, each with its priority: low numbers are kept first
         (3, _format_title(standing, state)),
         (0, _format_progress(standing, now, frame, running=running)),
         (2, _arrange_parts("", _format_counts(standing, now, running=running), frame)),
@@ -116,12 +118,14 @@ def picture(
         (4, _arrange_parts("rungs", _format_rungs(standing), frame)),
         (5, _arrange_parts("use", _format_usage(standing) if running else [], frame)),
     )
-    lines = [(weight, line) for weight, head in heads for line in head]
-    by_priority = sorted(range(len(lines)), key=lambda at: lines[at][0])
+    lines = [(priority, line) for priority, head in heads for line in head]
+    # positions in ``lines``
+    by_priority = sorted(range(len(lines)), key=lambda position: lines[position][0])
     shown = []
     # the most important ones, in display order again
-    for at in sorted(by_priority[: frame.height]):
-        shown.append(lines[at][1])
+    for position in sorted(by_priority[: frame.height]):
+        _, line = lines[position]
+        shown.append(line)
     shown += _format_lower_lines(standing, frame, frame.height - len(shown), running=running)
     return [_format_line(parts, frame) for parts in shown]
 
@@ -144,8 +148,8 @@ def _format_progress(
 ) -> list[list[_Part]]:
     """Return the line with the bar, the number of ended trials and the times.
 
-    The times are that spent and, if the sweep is ``running``, an estimate of the remaining one. There are two lines if
-    the frame is too narrow for one. If the number of trials is unknown, there is no bar.
+    The times are that spent and, if the sweep is ``running`` and it is known, an estimate of the remaining one. There
+    are two lines if the frame is too narrow for one. If the number of trials is unknown, there is no bar.
     """
     total = standing.total
     done = standing.finished
@@ -162,23 +166,23 @@ def _format_progress(
     trials_done = standing.trained_trials
     text = f"{done:,}/{counted(total, 'trial')}"
     text_with_times = GAP.join([text, *times])
-    one_line = frame.width - len(text_with_times) - len(GAP) >= SHORTEST_BAR
-    if one_line:
+    fits_on_one_line = frame.width - len(text_with_times) - len(GAP) >= SHORTEST_BAR
+    if fits_on_one_line:
         text = text_with_times
     room = frame.width - len(text) - len(GAP)
-    filled, empty = bar(
-        trials_done / max(total, 1), min(max(room, 0), LONGEST_BAR), ascii_only=frame.ascii_only
-    )
-    first: list[_Part] = [(filled, STYLES[Status.RUNNING]), (empty, "dim"), (f"{GAP}{text}", "")]
-    if one_line:
-        return [first]
-    return [first, [(GAP.join(times), "")]]
+    bar_width = min(max(room, 0), LONGEST_BAR)
+    filled, empty = bar(trials_done / max(total, 1), bar_width, ascii_only=frame.ascii_only)
+    with_bar: list[_Part] = [(filled, STYLES[Status.RUNNING]), (empty, "dim"), (f"{GAP}{text}", "")]
+    if fits_on_one_line:
+        return [with_bar]
+    return [with_bar, [(GAP.join(times), "")]]
 
 
 def _format_counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
-    """Return the numbers of trials by status, and the rate and the cost if they are known.
+    """Return the numbers of trials by status, the rate, and the cost if it is known.
 
-    The rate is given only for a sweep that is ``running``, in epochs a second.
+    Numbers that are 0 are left out, except that of running trials. The rate is given only for a sweep that is
+    ``running`` and has not ended, in epochs a second; only then the cost of all trials is estimated.
     """
     at_work = len(standing.running) if running else 0
     counts: list[_Part] = [(f"{at_work:,} running", "")]
@@ -198,11 +202,11 @@ def _format_counts(standing: Standing, now: float, *, running: bool) -> list[_Pa
     if standing.cost:
         cost = f"cost {money(standing.cost)}"
         if running and standing.over is None:
-            in_all = standing.cost_in_all(now)
+            whole_cost = standing.cost_in_all(now)
         else:
-            in_all = None
-        if in_all is not None:
-            cost += f" of about {money(in_all)}"
+            whole_cost = None
+        if whole_cost is not None:
+            cost += f" of about {money(whole_cost)}"
         counts.append((cost, ""))
     return counts
 
@@ -241,7 +245,8 @@ def _format_rungs(standing: Standing) -> list[_Part]:
     if not rungs:
         return []
     if len(rungs) > RUNGS:
-        rungs = [rung for rung in rungs if rung.pruned] or rungs
+        with_pruned = [rung for rung in rungs if rung.pruned]
+        rungs = with_pruned or rungs
     texts = []
     for rung in rungs[-RUNGS:]:
         if standing.outline.counts_epochs:
@@ -250,11 +255,12 @@ def _format_rungs(standing: Standing) -> list[_Part]:
             where = f"{rung.epoch} % of the minutes"
         texts.append(f"{where}: {rung.pruned:,} of {rung.reached:,} pruned")
     survivors = standing.survivors()
-    if standing.total is None:
-        of_all = "trials"
-    else:  # without those with fresh seeds, as in ``survivors``
-        of_all = f"of {standing.total - len(standing.confirming):,}"
-    if survivors is not None and (standing.open or standing.waiting()) and standing.over is None:
+    has_trials_left = standing.open or standing.waiting()
+    if survivors is not None and has_trials_left and standing.over is None:
+        if standing.total is None:
+            of_all = "trials"
+        else:  # without those with fresh seeds, as in ``survivors``
+            of_all = f"of {standing.total - len(standing.confirming):,}"
         texts.insert(0, f"about {survivors:,.0f} {of_all} train to the end")
     return [(text, "") for text in texts]
 
@@ -262,7 +268,8 @@ def _format_rungs(standing: Standing) -> list[_Part]:
 def _format_usage(standing: Standing) -> list[_Part]:
     """Return the use of CPUs, GPUs and memory, as far as it is measured; [] after the end of the sweep.
 
-    If trials measure it, but no running trial has reported it yet, return "..." alone.
+    If trials measure it, but no running trial has reported it yet, return "..." alone. Memory is in units of 10^9
+    bytes.
     """
     if standing.over is not None:
         return []
@@ -280,27 +287,30 @@ def _format_usage(standing: Standing) -> list[_Part]:
 
 
 def _arrange_parts(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]:
-    """Arrange texts after a label on one line, or on two if the frame is at least `TALL` lines high; [] for no texts.
+    """Arrange texts after a label on one line; [] for no texts.
 
-    `_format_line` later cuts off what does not fit.
+    If they do not fit and the frame is at least `TALL` lines high, a second line follows. `_format_line` later cuts off
+    what does not fit.
     """
     if not parts:
         return []
     indent = f"{label:<{LABEL}}" if label else ""
     lines: list[list[_Part]] = [[(indent, "")]]
-    used = len(indent)
-    first = True
+    used = len(indent)  # columns of the present line
+    is_first = True  # on its line, so that no gap comes before it
+    may_wrap = frame.height >= TALL  # once
     for text, style in parts:
-        needed = cell_len(_make_printable(text, ascii_only=frame.ascii_only)) + (
-            0 if first else len(GAP)
-        )
-        if used + needed > frame.width and not first and len(lines) == 1 and frame.height >= TALL:
+        needed = cell_len(_make_printable(text, ascii_only=frame.ascii_only))
+        if not is_first:
+            needed += len(GAP)
+        if may_wrap and not is_first and used + needed > frame.width:
             lines.append([(" " * len(indent), "")])
             used = len(indent)
-            first = True
-        lines[-1].append((text if first else f"{GAP}{text}", style))
-        used = used + needed
-        first = False
+            is_first = True
+            may_wrap = False
+        lines[-1].append((text if is_first else f"{GAP}{text}", style))
+        used += needed
+        is_first = False
     return lines
 
 
@@ -309,10 +319,11 @@ def _format_lower_lines(
 ) -> list[list[_Part]]:
     """Return lines for running trials, failures and the latest trials that ended otherwise, as many as fit in ``room``.
 
-    An empty line comes before them. There are at most `FAILURES` lines for failures, and `ENDED` for ended trials, the
-    latest first. If the sweep is not ``running``, it has no running trials.
+    An empty line comes before them; [] if there are none, or no room for two lines. There are at most `FAILURES` lines
+    for failures, and `ENDED` for ended trials, the latest first. Running trials have what failures leave, and ended
+    trials the rest. If the sweep is not ``running``, it has no running trials.
     """
-    failures = _format_failures(standing.failures)
+    failure_lines = _format_failures(standing.failures)
     ended = []
     for one in reversed(standing.latest):
         if one.status is not Status.FAILED:
@@ -324,22 +335,22 @@ def _format_lower_lines(
     room -= 1  # an empty line between; small terminals have it too
     if room < 1:
         return []
-    # with two lines or fewer, running trials come first
+    # Failures have a third of the room. With two lines or fewer, running trials come first.
     least = 1 if room > 2 or not at_work else 0
-    of_failures = failures[: min(FAILURES, max(room // 3, least))]
-    room -= len(of_failures)
-    of_running = min(len(at_work), room)
-    of_ended = ended[: min(ENDED, room - of_running)]
+    failure_lines = failure_lines[: min(FAILURES, max(room // 3, least))]
+    room -= len(failure_lines)
+    running_room = min(len(at_work), room)
+    ended = ended[: min(ENDED, room - running_room)]
     blank: list[list[_Part]] = [[]]
-    lines = _format_running_trials(standing, at_work, frame, of_running) + of_failures
-    lines += [_format_ended_trial(standing, one) for one in of_ended]
+    lines = _format_running_trials(standing, at_work, frame, running_room) + failure_lines
+    lines += [_format_ended_trial(standing, one) for one in ended]
     return blank + lines if lines else []
 
 
 def _format_running_trials(
     standing: Standing, running: Sequence[Open], frame: Frame, room: int
 ) -> list[list[_Part]]:
-    """Return at most ``room`` lines, one for each running trial.
+    """Return at most ``room`` lines, one for each running trial: number, epoch, curve, score and parameters.
 
     If there are more trials and room for two lines, the last line says how many are hidden.
     """
@@ -348,22 +359,23 @@ def _format_running_trials(
         shown = running[: room - 1]
     else:
         shown = running[:room]
-    numbers = max((len(str(trial.state.number)) for trial in shown), default=0)
-    epochs = max((len(trial.position) for trial in shown), default=0)
-    values = max((len(score(trial.value)) for trial in shown), default=0)
-    # columns of a curve; a narrow terminal needs all for numbers
-    sparks = max(min((frame.width - 20) // 3, 24), 0)
+    # widths of the columns, which are aligned right
+    number_width = max((len(str(trial.state.number)) for trial in shown), default=0)
+    position_width = max((len(trial.position) for trial in shown), default=0)
+    score_width = max((len(score(trial.value)) for trial in shown), default=0)
+    # a narrow terminal needs all its width for numbers
+    curve_width = max(min((frame.width - 20) // 3, 24), 0)
     lines = []
     for trial in shown:
-        if sparks:
-            curve = sparkline(trial.curve.points(sparks), ascii_only=frame.ascii_only)
+        if curve_width:
+            curve = sparkline(trial.curve.points(curve_width), ascii_only=frame.ascii_only)
         else:
             curve = ""
         parts = [
-            (f"trial {trial.state.number:>{numbers}}", STYLES[Status.RUNNING]),
-            (f"{GAP}{trial.position:>{epochs}}", ""),
-            (f"{GAP}{curve:<{sparks}}" if sparks else "", "cyan"),
-            (f"{GAP}{score(trial.value):>{values}}", "bold"),
+            (f"trial {trial.state.number:>{number_width}}", STYLES[Status.RUNNING]),
+            (f"{GAP}{trial.position:>{position_width}}", ""),
+            (f"{GAP}{curve:<{curve_width}}" if curve_width else "", "cyan"),
+            (f"{GAP}{score(trial.value):>{score_width}}", "bold"),
             (f"{GAP}{format_settings(trial.state.params, standing.outline.varying)}", "dim"),
         ]
         lines.append(parts)
@@ -375,18 +387,21 @@ def _format_running_trials(
 def _format_failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part]]:
     """Return a line for each kind of failure with its count, its last trial and the reason.
 
-    ``failures`` are by status and type of the error. Failed trials come first, then the most frequent kinds.
+    ``failures`` are by status and type of the error. Failed trials come first, then those with other statuses, each
+    from the most frequent kind on. The type of the error is not repeated in the reason.
     """
+
+    def get_order(item: tuple[tuple[Status, str], Failure]) -> tuple[bool, int]:
+        (status, _), failure = item
+        return status != Status.FAILED, -failure.count
+
     lines: list[list[_Part]] = []
-    # FAILED first, then by count
-    for (status, kind), failure in sorted(
-        failures.items(), key=lambda item: (item[0][0] != Status.FAILED, -item[1].count)
-    ):
+    for (status, error_type), failure in sorted(failures.items(), key=get_order):
         what = f"{failure.count:,} {status}"
-        if kind and kind != status:
-            what += f" by {kind}"
+        if error_type and error_type != status:
+            what += f" by {error_type}"
         last_trial = f"{GAP}last trial {failure.trial}"
-        words = failure.reason.removeprefix(f"{kind}:").strip()
+        words = failure.reason.removeprefix(f"{error_type}:").strip()
         if words:
             last_trial += f": {words}"
         lines.append([(what, STYLES.get(status, "")), (last_trial, "")])
@@ -394,7 +409,7 @@ def _format_failures(failures: Mapping[tuple[Status, str], Failure]) -> list[lis
 
 
 def _format_ended_trial(standing: Standing, ended: FinishedTrial) -> list[_Part]:
-    """Return the line for a trial that has ended."""
+    """Return the line for a trial that has ended: number, status, epochs, time, score if there is one, parameters."""
     if ended.value is None:
         value = ""
     else:
@@ -409,7 +424,10 @@ def _format_ended_trial(standing: Standing, ended: FinishedTrial) -> list[_Part]
 
 
 def _format_line(parts: Sequence[_Part], frame: Frame) -> Text:
-    """Join the parts of a line, and cut it to the width of the frame."""
+    """Join the parts of a line, made printable, and cut it to the width of the frame.
+
+    A line that is cut ends in an ellipsis, unless only ASCII can be shown.
+    """
     line = Text(no_wrap=True)
     for text, style in parts:
         line.append(_make_printable(text, ascii_only=frame.ascii_only), style)
@@ -420,13 +438,11 @@ def _format_line(parts: Sequence[_Part], frame: Frame) -> Text:
 def _make_printable(text: str, *, ascii_only: bool) -> str:
     """Return a text on one line, with escape sequences removed and unprintable characters escaped.
 
-    With ``ascii_only``, characters outside of ASCII become "?".
+    Line ends and tabs become spaces. With ``ascii_only``, characters outside of ASCII become "?".
     """
-    plain = (
-        printable(" ".join(text.splitlines()) if "\n" in text else text)
-        .replace("\t", " ")
-        .replace("\n", " ")
-    )
+    if "\n" in text:
+        text = " ".join(text.splitlines())
+    plain = printable(text).replace("\t", " ").replace("\n", " ")
     if ascii_only:
         return plain.encode("ascii", "replace").decode()
     return plain
