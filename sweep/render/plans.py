@@ -32,7 +32,7 @@ MARKS = {"steepest": "^", "diverged": "x"}
 def rates_as_dict(curve: RateCurve) -> dict[str, Value]:
     """Return a learning-rate range test as plain data: its fields, and a tenth of the rate at which it diverged.
 
-    The tenth is under ``tenth_of_diverged``.
+    The tenth is under ``tenth_of_diverged``; None if it did not diverge.
     """
     return {**asdict(curve), "tenth_of_diverged": curve.tenth}
 
@@ -40,8 +40,8 @@ def rates_as_dict(curve: RateCurve) -> dict[str, Value]:
 def rates_lines(curve: RateCurve) -> list[str]:
     """Return lines that draw a learning-rate range test as text: smoothed losses over the logarithm of the rate.
 
-    The last two lines have the suggested rates. If fewer than two rates were tried, only a title and one line are
-    returned.
+    The last two lines have the suggested rates. If fewer than two rates were tried, only a title and one line that says
+    so are returned.
     """
     title = f"{RATE} of {format_settings(curve.params, curve.params) or 'the first configuration'}"
     if len(curve.rates) < 2:
@@ -55,24 +55,26 @@ def rates_lines(curve: RateCurve) -> list[str]:
 
 
 def _draw_curve(curve: RateCurve) -> list[str]:
-    """Return the rows of the chart, with marks for the suggested rates below it.
+    """Return the rows of the chart, with an axis and marks for the suggested rates below it.
 
     Losses far above those of the first half are drawn in the top row.
     """
+    # the ends of the horizontal axis, as logarithms
     first = math.log10(curve.rates[0])
     last = math.log10(curve.diverged or curve.rates[-1])
+    # The ends of the vertical axis. The upper one is half a range above the losses of the first half, because the
+    # losses of a divergence would make all others look equal.
     low = min(curve.smoothed)
-    # of the first half, and half as much more: the losses of a divergence would make all others look equal
-    high = max(curve.smoothed[: max(len(curve.smoothed) // 2, 1)])
-    high = max(high + (high - low) * 0.5, low + 1e-12)
-    grid = [[" "] * WIDTH for _ in range(HEIGHT)]
+    high_of_first_half = max(curve.smoothed[: max(len(curve.smoothed) // 2, 1)])
+    high = max(high_of_first_half + (high_of_first_half - low) * 0.5, low + 1e-12)
+    grid = [[" "] * WIDTH for _ in range(HEIGHT)]  # rows of characters, the top row first
     for rate, loss in zip(curve.rates, curve.smoothed, strict=True):
-        row = round((min(loss, high) - low) / (high - low) * (HEIGHT - 1))
-        grid[HEIGHT - 1 - row][_compute_chart_column(rate, first, last)] = "•"
-    labels = {0: f"{high:.4g}", HEIGHT - 1: f"{low:.4g}"}
+        rows_above_bottom = round((min(loss, high) - low) / (high - low) * (HEIGHT - 1))
+        grid[HEIGHT - 1 - rows_above_bottom][_compute_chart_column(rate, first, last)] = "•"
+    labels = {0: f"{high:.4g}", HEIGHT - 1: f"{low:.4g}"}  # of the top and the bottom row
     rows = []
-    for i, line in enumerate(grid):
-        rows.append(f"{labels.get(i, ''):>10} │{''.join(line).rstrip()}")
+    for row, characters in enumerate(grid):
+        rows.append(f"{labels.get(row, ''):>10} │{''.join(characters).rstrip()}")
     marks = [" "] * WIDTH
     for name, mark in MARKS.items():
         rate = getattr(curve, name)
@@ -100,6 +102,7 @@ def _compute_chart_column(rate: float, first: float, last: float) -> int:
 
 
 def _describe_suggestions(curve: RateCurve) -> list[str]:
+    """Return two lines: at which rate the loss falls fastest, and at which it diverges, each if it does at all."""
     if curve.steepest is None:
         falls = "nowhere"
     else:
@@ -127,12 +130,15 @@ def throughput_as_dict(found: Throughput) -> dict[str, Value]:
 
 
 def _measured_as_dict(one: Measured) -> dict[str, Value]:
-    memory = one.memory_bytes
-    numbers: dict[str, Value] = {
+    """Return a measured combination of settings as plain data: the settings, and what was measured.
+
+    ``examples_per_s`` is None if the combination failed, for the reason in ``failed``, which is otherwise "".
+    """
+    measured: dict[str, Value] = {
         "examples_per_s": one.examples_per_s if one.fits else None,
-        "memory_bytes": memory,
+        "memory_bytes": one.memory_bytes,
     }
-    return {**asdict(one.way), **numbers, "failed": one.failed}
+    return {**asdict(one.way), **measured, "failed": one.failed}
 
 
 def show_throughput(found: Throughput, params: Params, target: Console) -> None:
@@ -159,7 +165,8 @@ def show_throughput(found: Throughput, params: Params, target: Console) -> None:
 def _make_measured_row(measured: Measured, file: Measured) -> tuple[str, ...]:
     """Return the cells of a measured setting; its speed is compared to ``file``, the setting of the sweep file.
 
-    The cell of the speed has the error if the setting failed.
+    They are the four settings, the examples a second, how many times those of ``file`` they are, and the memory in MB.
+    If the setting failed, the cell of the speed has the error, and the one after it is empty.
     """
     way = measured.way
     speed = measured.failed
@@ -188,7 +195,7 @@ def _list_advice(
     """Yield lines that say what to write in the sweep file to get the fastest setting.
 
     ``times`` is how many times as fast it is as the setting ``file`` of the sweep file, ``params`` are the parameters
-    of the measured configuration.
+    of the measured configuration. If ``fastest`` is that setting, a single line says so.
     """
     if fastest == file:
         yield "fastest  what the file says"
@@ -262,6 +269,7 @@ def show_plan(plan: Plan, target: Console) -> None:
 
 
 def _describe_repeats(spec: Spec) -> str:
+    """Describe how often each configuration is trained, in parentheses after a space; "" if it is trained once."""
     times = []
     if spec.folds:
         times.append(f"{spec.folds} folds")
@@ -273,21 +281,22 @@ def _describe_repeats(spec: Spec) -> str:
 
 
 def _describe_resources(plan: Plan) -> str:
-    spec, share = plan.spec, plan.devices
-    each = f"{share.cpus:g} CPU"
-    if share.gpus:
+    """Describe the CPUs, GPUs and workers of a trial, and whether its GPUs are simulated."""
+    spec, devices = plan.spec, plan.devices
+    of_worker = f"{devices.cpus:g} CPU"
+    if devices.gpus:
         if spec.resources.gpus == "auto":
-            each += ", a GPU, shared as measured"
+            of_worker += ", a GPU, shared as measured"
         else:
-            each += f", {share.gpus:g} GPU"
-    text = f"{_describe_workers(spec, each)} a trial"
-    if share.simulated:
+            of_worker += f", {devices.gpus:g} GPU"
+    text = f"{_describe_workers(spec, of_worker)} a trial"
+    if devices.simulated:
         return f"{text} (simulated)"
     return text
 
 
 def price_line(plan: Plan) -> str:
-    """Summarize trials, epochs, time and cost of a plan in one line, as far as they are known."""
+    """Summarize trials, epochs, time and cost of a plan in one line; leave out time and cost that are not known."""
     parts = [
         f"trials {_describe_trial_count(plan)}",
         f"epochs {_describe_epochs(plan)}",
@@ -298,7 +307,11 @@ def price_line(plan: Plan) -> str:
 
 
 def as_dict(plan: Plan) -> dict[str, Value]:
-    """Return a plan as plain data."""
+    """Return a plan as plain data, as `sweep plan --json` prints it.
+
+    Among the values are the sweep file, the expected trials, epochs, hours and GPU hours, the first configurations
+    under ``sample``, and a histogram of each parameter. What is unknown or does not apply is None or empty.
+    """
     timing = plan.timing
     return {
         "sweep": plan.spec.to_json_dict(),
@@ -333,6 +346,10 @@ def as_dict(plan: Plan) -> dict[str, Value]:
 
 
 def _histogram_dict(one: Histogram) -> Value:
+    """Return a histogram as plain data: ``of`` configurations, ``present`` have the parameter, ``bins`` their values.
+
+    A bin has a ``count``, and either a ``value`` or the range ``from`` and ``to``.
+    """
     bins: list[Value] = []
     for bin in one.bins:
         if bin.high is None:
@@ -343,6 +360,7 @@ def _histogram_dict(one: Histogram) -> Value:
 
 
 def _describe_concurrency(plan: Plan) -> str:
+    """Describe how many trials are trained at once; with fused trials, how many workers there are for them."""
     if not plan.concurrent:
         return "none: this machine has too little for a trial"
     if plan.spec.resources.gpus == "auto":
@@ -351,14 +369,19 @@ def _describe_concurrency(plan: Plan) -> str:
         more = ""
     if plan.spec.together > 1:
         if plan.spec.training.get("fuse") == "auto":
-            auto = " where that is faster"
+            condition = " where that is faster"
         else:
-            auto = ""
-        more = f" workers, each with up to {plan.spec.together} trials of one structure{auto}"
+            condition = ""
+        # then the number is that of workers
+        more = f" workers, each with up to {plan.spec.together} trials of one structure{condition}"
     return f"{plan.concurrent}{more}"
 
 
 def _describe_workers(spec: Spec, each: str) -> str:
+    """Describe the processes of a trial, where ``each`` describes what one worker has; ``each`` alone for one worker.
+
+    Servers are those of the parameter server strategy, which also has a coordinator.
+    """
     workers = spec.resources.workers
     servers = spec.resources.servers
     if servers:
@@ -371,9 +394,11 @@ def _describe_workers(spec: Spec, each: str) -> str:
 
 
 def _describe_trial_count(plan: Plan) -> str:
-    rules = plan.spec.population
-    if rules is not None:
-        return f"{rules.size} members, and up to {rules.most_trials - rules.size} copies"
+    """Describe the number of trials; if it is not fixed, the number that is expected within the budget, if known."""
+    population = plan.spec.population
+    if population is not None:
+        copies = population.most_trials - population.size
+        return f"{population.size} members, and up to {copies} copies"
     if plan.trials is not None:
         return str(plan.trials)
     expected = plan.price.trials
@@ -385,16 +410,21 @@ def _describe_trial_count(plan: Plan) -> str:
 
 
 def _describe_constraints(plan: Plan) -> str:
+    """Describe how rarely random points meet the constraints of the space; "" if that was not estimated.
+
+    That is so for a space without constraints.
+    """
     if plan.allowed is None:
         return ""
     if plan.allowed:
-        met = f"about 1 random point in {1 / plan.allowed:,.3g}"
-    else:
-        met = f"hardly a random point of {DRAWS:,}"
-    return f"met by {met}; a configuration takes {score(plan.choosing_s)} s to choose"
+        share = f"about 1 random point in {1 / plan.allowed:,.3g}"
+    else:  # none was found
+        share = f"hardly a random point of {DRAWS:,}"
+    return f"met by {share}; a configuration takes {score(plan.choosing_s)} s to choose"
 
 
 def _describe_prior(spec: Spec) -> str:
+    """List the values that the sweep file believes to be good, with their confidence; "" if there are none."""
     described = []
     for parameter in spec.space.parameters:
         belief = parameter.belief
@@ -406,6 +436,7 @@ def _describe_prior(spec: Spec) -> str:
 
 
 def _describe_epochs(plan: Plan) -> str:
+    """Describe the epochs of a trial, and those of all trials: at most, and as expected if that differs."""
     if plan.spec.minutes is not None:
         return _describe_minutes(plan, plan.spec.minutes)
     shortest, longest = plan.lengths
@@ -421,7 +452,10 @@ def _describe_epochs(plan: Plan) -> str:
 
 
 def _describe_minutes(plan: Plan, minutes: float) -> str:
-    """Describe the length of trials that end after some minutes of training."""
+    """Describe the length of trials that end after ``minutes`` of training, and the expected epochs if they are known.
+
+    If a number of epochs ends them as well, that is named first.
+    """
     many = f"as many as {minutes:g} minutes of training allow"
     text = f"{many} a trial"
     if plan.epochs is not None:
@@ -433,48 +467,58 @@ def _describe_minutes(plan: Plan, minutes: float) -> str:
 
 
 def _describe_rungs(plan: Plan) -> str:
+    """Describe at which epochs trials can be pruned or pause, and how many are expected to get there; "" if none can.
+
+    Of many epochs, only the number, the first and the last are named. Rungs of trials that only minutes limit are
+    shares of these, of which the first `_MANY_RUNGS` are named.
+    """
     rungs = plan.rungs
-    if plan.spec.early_terminate.pauses:
-        do = "pause"
-    else:
-        do = "be pruned"
     if not rungs:
         return ""
+    if plan.spec.early_terminate.pauses:
+        what = "pause"
+    else:
+        what = "be pruned"
     if not plan.spec.counts_epochs:
         shares = ", ".join(map(_format_share, rungs[:_MANY_RUNGS]))
-        return f"trials can {do} after {shares} of their minutes"
+        return f"trials can {what} after {shares} of their minutes"
     if len(rungs) > _MANY_RUNGS:
-        return f"trials can {do} at {len(rungs)} epochs from {rungs[0].epoch} to {rungs[-1].epoch}"
+        return (
+            f"trials can {what} at {len(rungs)} epochs from {rungs[0].epoch} to {rungs[-1].epoch}"
+        )
     if plan.lacks_times:
         reached = "; the rule decides by the time of epochs, which is not known: --time measures it"
     elif rungs[0].trials is None:
         reached = ""
     else:
         reached = " (trials expected to reach it)"
-    return f"trials can {do} at epoch {', '.join(map(_format_rung, rungs))}{reached}"
+    return f"trials can {what} at epoch {', '.join(map(_format_rung, rungs))}{reached}"
 
 
 def _format_rung(rung: ExpectedRung) -> str:
+    """Return the epoch of a rung and, if it is known, the number of trials that are expected to reach it."""
     return str(rung.epoch) + ("" if rung.trials is None else f" ({rung.trials:.0f})")
 
 
 def _format_share(rung: ExpectedRung) -> str:
+    """Return the percentage of the minutes at which a rung is and, if known, the number of trials to reach it."""
     return f"{rung.epoch} %" + ("" if rung.trials is None else f" ({rung.trials:.0f})")
 
 
 def _describe_limits(spec: Spec) -> str:
     """Describe the limits that may end the sweep before all trials have been trained; "" if there are none."""
-    budget, metric = spec.budget, spec.metrics[0]
-    bounds = (
+    budget = spec.budget
+    limits = (
         (budget.hours, "hours"),
         (budget.gpu_hours, "GPU hours"),
         (budget.epochs, "epochs"),
         (budget.money, "in money"),
     )
     reasons = []
-    for bound, unit in bounds:
-        if bound is not None:
-            reasons.append(f"after {bound:g} {unit}")
+    for limit, unit in limits:
+        if limit is not None:
+            reasons.append(f"after {limit:g} {unit}")
+    metric = spec.metrics[0]  # a target of another one has no effect
     if metric.target is not None:
         reasons.append(f"when {metric.name} reaches {metric.target:g}")
     if spec.stop_when is not None:
@@ -487,19 +531,23 @@ def _describe_stop(when: StopWhen) -> list[str]:
     reasons = []
     if when.no_improvement is not None:
         reasons.append(f"after {when.no_improvement} trials without a better one")
-    promise = "once the next 8 configurations promise less than"
+    too_little_gain = "once the next 8 configurations promise less than"
     if when.gain is not None:
         if when.gain == "auto":
             least = "seeds and examples can tell"
         else:
             least = f"{when.gain:g}"
-        reasons.append(f"{promise} {least}")
+        reasons.append(f"{too_little_gain} {least}")
     if when.gain_per_hour is not None:
-        reasons.append(f"{promise} {when.gain_per_hour:g} for an hour of training")
+        reasons.append(f"{too_little_gain} {when.gain_per_hour:g} for an hour of training")
     return reasons
 
 
 def _describe_hours(plan: Plan) -> str:
+    """Describe how long the sweep will take, and the times of epochs and trials from which that was computed.
+
+    If these are not known, say how to measure them. The text is never empty.
+    """
     timing, hours = plan.timing, plan.price.hours
     if plan.spec.minutes is not None and hours is not None:
         if timing is None:
@@ -539,12 +587,16 @@ def _describe_cost(plan: Plan) -> str:
 
 
 def offers_grid(offers: Sequence[Offer]) -> Grid:
-    """Tabulate time and cost of the sweep on other machines."""
+    """Tabulate time and cost of the sweep on other machines, one row for each, in the given order."""
     names = ("machine", "GPUs", "at once", "s an epoch", "takes", "costs")
     return Grid(names, tuple(_offer_row(offer) for offer in offers))
 
 
 def _offer_row(offer: Offer) -> tuple[str, ...]:
+    """Return the cells of one machine in `offers_grid`: name, GPUs, trials at once, seconds an epoch, time and cost.
+
+    A time or cost that cannot be estimated is ``not known``.
+    """
     machine = offer.machine
     if offer.hours is None:
         takes = "not known"
@@ -565,6 +617,7 @@ def _offer_row(offer: Offer) -> tuple[str, ...]:
 
 
 def _describe_baseline(plan: Plan) -> str:
+    """Describe the parameters of the baseline, and how many trials train it; "" if the sweep has none."""
     spec = plan.spec
     if spec.baseline is None:
         return ""
@@ -575,29 +628,30 @@ def _describe_baseline(plan: Plan) -> str:
 def _describe_confirmation(plan: Plan) -> str:
     """Describe the largest confirmation that the budget allows: trials, epochs, time, finalists and seeds.
 
-    Returns "" if the sweep has no confirmation.
+    Returns "" if the sweep has no confirmation. If the budget allows fewer than `FIRST_SEEDS` fresh seeds, nothing is
+    confirmed, and the text says so. The time is left out if it is not known.
     """
-    allowed = plan.confirming
+    largest = plan.confirming
     confirm = plan.spec.confirm
-    if allowed is None or confirm is None:
+    if largest is None or confirm is None:
         return ""
-    finalists = f"{allowed.finalists} finalists"
-    if allowed.seeds < FIRST_SEEDS:
-        return f"nothing: {confirm.budget} of the search allows {counted(allowed.seeds, 'fresh seed')} for {finalists}"
-    if allowed.seeds < confirm.seeds:
-        bound = f", for {confirm.budget} of the search allows no more"
+    finalists = f"{largest.finalists} finalists"
+    if largest.seeds < FIRST_SEEDS:
+        return f"nothing: {confirm.budget} of the search allows {counted(largest.seeds, 'fresh seed')} for {finalists}"
+    if largest.seeds < confirm.seeds:
+        limited = f", for {confirm.budget} of the search allows no more"
     else:
-        bound = ""
+        limited = ""
     takes = ""
     timing = plan.time_of_units
     if timing is not None:
-        total_s = timing.trial_s * allowed.trials + timing.epoch_s * allowed.epochs
+        total_s = timing.trial_s * largest.trials + timing.epoch_s * largest.epochs
         if total_s:
             takes = f", about {duration(total_s / max(plan.concurrent or 1, 1))}"
-    more = f"{allowed.trials} trials and {allowed.epochs} epochs more"
+    more = f"{largest.trials} trials and {largest.epochs} epochs more"
     if plan.spec.minutes is not None:
-        more = f"{allowed.trials} trials of at most {plan.spec.minutes:g} minutes more"
-    return f"at most {more}{takes}: {finalists}, {allowed.seeds} fresh seeds each{bound}"
+        more = f"{largest.trials} trials of at most {plan.spec.minutes:g} minutes more"
+    return f"at most {more}{takes}: {finalists}, {largest.seeds} fresh seeds each{limited}"
 
 
 def describe_confirming(plan: ConfirmingPlan, name: str) -> str:
@@ -664,25 +718,24 @@ def _describe_held_out(one: Detectable) -> str:
     """
     if one.examples is None or one.known is None:
         return ""
-    found = one.examples
+    error = one.examples  # the error of a score that is due to the choice of examples
     text = (
-        f"{found.examples} validation examples: at {found.metric} {score(found.level)} (sweep {one.known.sweep}), "
-        f"differences below {found.difference:.2g} may be due to the choice of examples"
+        f"{error.examples} validation examples: at {error.metric} {score(error.level)} (sweep {one.known.sweep}), "
+        f"differences below {error.difference:.2g} may be due to the choice of examples"
     )
-    more = one.examples_needed
-    if more is None:
+    if one.examples_needed is None:
         return text
-    return f"{text}; about {more:,} examples would match what the seeds can detect"
+    return f"{text}; about {one.examples_needed:,} examples would match what the seeds can detect"
 
 
 def _histogram_lines(
     found: tuple[Histogram, ...], *, counts: bool, ascii_only: bool
 ) -> Iterator[str]:
-    """Yield a line for each parameter: bars for a range, shares for a choice.
+    """Yield a line for each parameter: its name, then bars for a range, or shares for a choice.
 
     With ``counts``, choices have counts instead of percentages; with ``ascii_only``, bars are drawn with ASCII
-    characters. For a parameter that not all configurations have, the line ends with the share of those that have it; if
-    none has it, that is all. ``found`` must not be empty.
+    characters. For a parameter that only some configurations have, the line ends with their share; if none has it, the
+    line only says that. ``found`` must not be empty.
     """
     width = max(cell_len(one.name) for one in found)
     for one in found:
@@ -700,17 +753,25 @@ def _histogram_lines(
 
 
 def _draw_bars(bins: tuple[Bin, ...], *, ascii_only: bool) -> str:
+    """Return a character for each bin, by its count relative to the largest, between the ends of the range.
+
+    At least one bin must have a count.
+    """
     highest = max(bin.count for bin in bins)
     heights = _BARS[ascii_only]
     bars = ""
     for bin in bins:
         # rounded up, so that only an empty bin has no bar
-        height = -(-bin.count * (len(heights) - 1) // highest)
+        height = math.ceil(bin.count * (len(heights) - 1) / highest)
         bars += heights[height]
     return f"{format_setting(bins[0].low)} {bars} {format_setting(bins[-1].high)}"
 
 
 def _format_shares(one: Histogram, *, counts: bool) -> str:
+    """Return each value of a choice with its share of the configurations that have the parameter.
+
+    With ``counts``, it is the number of configurations instead.
+    """
     cells = []
     for bin in one.bins:
         if counts:
