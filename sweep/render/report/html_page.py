@@ -95,7 +95,7 @@ def sections(folders: Sequence[ResultsFolder]) -> Sections:
 
 
 def _make_environment() -> jinja2.Environment:
-    """Return the environment of the report's templates."""
+    """Return the Jinja environment of the report's templates, which escapes all values that are not `Markup`."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("sweep.render.report", "."),
         autoescape=True,
@@ -116,30 +116,31 @@ def _collect_values(
     from sweep.analysis import report_data
 
     # so that the page of several sweeps is not larger than that of one
-    points = POINTS // len(folders)
+    points_per_sweep = POINTS // len(folders)
     accounts = []
     for name, folder in name_uniquely(folders).items():
-        accounts.append(report_data.read_report_data(folder, points, name))
+        accounts.append(report_data.read_report_data(folder, points_per_sweep, name))
     ranking = rank([one.sweep for one in accounts])
-    worths = []
+    efficiencies = []
     for account in accounts:
         efficiency = search_efficiency.measure_search_efficiency(
             account.sweep.name, ranking, account.tables
         )
         if efficiency is not None:
-            worths.append(efficiency)
+            efficiencies.append(efficiency)
     if len(accounts) == 1:
-        noise = find_sampling_error(ranking, accounts[0].tables)
+        sampling_error = find_sampling_error(ranking, accounts[0].tables)
     else:
-        noise = None
-    rungs = {}
-    for one in accounts:
-        rungs[one.sweep.name] = rung_ranks.measure_rungs(one.sweep, one.tables)
-    rung_texts = [f"{name}: {line}" for name, found in rungs.items() for line in rung_lines(found)]
-    content = report_document(accounts, ranking, worths, names_nodes=names_nodes)
+        sampling_error = None
+    rung_texts = []
+    for account in accounts:
+        for line in rung_lines(rung_ranks.measure_rungs(account.sweep, account.tables)):
+            rung_texts.append(f"{account.sweep.name}: {line}")
+    content = report_document(accounts, ranking, efficiencies, names_nodes=names_nodes)
     failures = list(_list_failures(accounts, ranking))
     facts = [list(_list_sweep_facts(one, ranking)) for one in accounts]
-    known = {name for one in facts for name, _ in one}
+    known_facts = {heading for of_sweep in facts for heading, _ in of_sweep}
+    # the keys are the names in the templates
     values: dict[str, object] = {
         "title": " · ".join(one.sweep.name for one in accounts),
         "objectives": ranking.objectives,
@@ -147,10 +148,15 @@ def _collect_values(
         "running": any(one.running for one in accounts),
         "method": ranking.method,
         "other_space": bool(ranking.other_space),
-        "worth": [*worth_lines(worths), *space_lines(ranking), *rung_texts, *held_out_lines(noise)],
-        "budgets": any(one.budgets for one in worths),
+        "worth": [
+            *worth_lines(efficiencies),
+            *space_lines(ranking),
+            *rung_texts,
+            *held_out_lines(sampling_error),
+        ],
+        "budgets": any(one.budgets for one in efficiencies),
         "sweeps": list(map(_make_template_values, accounts, facts)),
-        "fact_names": [name for name in FACTS if name in known],
+        "fact_names": [name for name in FACTS if name in known_facts],
         "trials": sum(len(one.sweep.trials) for one in accounts),
         "curves": any(len(one.curves.epochs) for one in accounts),
         "thinned": [one.curves.thinned for one in accounts if one.curves.thinned],
@@ -180,14 +186,18 @@ def read_asset(name: str) -> str:
 
 
 def _make_policy(scripts: Sequence[str], style: str) -> str:
-    """Return a content security policy that allows only ``scripts`` and ``style``, and no network access."""
-    allowed = " ".join(map(_format_hash, scripts))
-    styled = _format_hash(style)
-    return f"default-src 'none'; script-src {allowed}; style-src {styled}; base-uri 'none'; form-action 'none'"
+    """Return a content security policy that allows only ``scripts`` and ``style``, and no network access.
+
+    Both are given by their texts, and allowed by the hashes of these.
+    """
+    script_hashes = " ".join(map(_format_hash, scripts))
+    style_hash = _format_hash(style)
+    allowed = f"script-src {script_hashes}; style-src {style_hash}"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 def _format_hash(text: str) -> str:
-    """Return the hash of a script or style as a content security policy names it."""
+    """Return the SHA-256 of a script or style as a content security policy names it, in quotes and base64."""
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
@@ -195,7 +205,11 @@ def _format_hash(text: str) -> str:
 def _make_template_values(
     account: ReportData, facts: Sequence[tuple[str, str]]
 ) -> dict[str, object]:
-    """Return the values that the template shows for one sweep, with the ``facts`` of `_list_sweep_facts`."""
+    """Return the values that the template shows for one sweep, with the ``facts`` of `_list_sweep_facts`.
+
+    The keys are the names in the template. ``starving`` has the trials that waited much for data, by number,
+    each with the share of its training time in percent, and ``text`` the sweep file.
+    """
     return {
         "name": account.sweep.name,
         "question": account.question,
@@ -210,16 +224,19 @@ def _make_template_values(
 
 
 def _list_sweep_facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
-    """Yield (heading, text) for each fact about a sweep as a whole that is known; headings are those in `FACTS`."""
+    """Yield (heading, text) for each fact about a sweep as a whole that is known; headings are those in `FACTS`.
+
+    At most `NAMED` of the parameters that vary are named.
+    """
     history = account.sweep.history
     yield "trials", counted_by(account.counts) or "none"
     varying = list_varying_parameters([trial.params for trial in account.sweep.trials])
     if varying:
         more = len(varying) - NAMED
-        varied = printable(", ".join(varying[:NAMED]))
+        names = printable(", ".join(varying[:NAMED]))
         if more > 0:
-            varied += f" and {more} more"
-        yield "varied", varied
+            names += f" and {more} more"
+        yield "varied", names
     epochs = sum(trial.epochs for trial in account.sweep.trials)
     yield "trained", f"{epochs:,} epochs, {duration(account.costs.train_s)} of training"
     if account.costs.money is not None:
@@ -259,30 +276,39 @@ def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
 
 
 def _describe_utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
-    """Yield, for each sweep with a timeline that has any time, a sentence on how long its lanes were busy and idle."""
+    """Yield, for each sweep with a timeline that has any time, a sentence on how long its lanes were busy and idle.
+
+    With several sweeps, it begins with the name of the sweep.
+    """
     for one in accounts:
-        line = one.timeline
-        total = one.timeline.busy_s + one.timeline.idle_s
-        if line.lanes and total:
-            if len(accounts) > 1:
-                of = f"{one.sweep.name}: "
-            else:
-                of = ""
-            lanes = f"{counted(len(line.lanes), 'lane')}"
-            idle = f"{duration(line.idle_s)} idle ({100 * line.idle_s / total:.0f} %)"
-            yield f"{of}{lanes}, {duration(line.busy_s)} busy and {idle}, start-up of the sweep included."
+        timeline = one.timeline
+        total_s = timeline.busy_s + timeline.idle_s
+        if not timeline.lanes or not total_s:
+            continue
+        if len(accounts) > 1:
+            prefix = f"{one.sweep.name}: "
+        else:
+            prefix = ""
+        lanes = f"{counted(len(timeline.lanes), 'lane')}"
+        idle = f"{duration(timeline.idle_s)} idle ({100 * timeline.idle_s / total_s:.0f} %)"
+        yield f"{prefix}{lanes}, {duration(timeline.busy_s)} busy and {idle}, start-up of the sweep included."
 
 
 def _list_time_shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
-    """Yield (name, formatted duration, percentage) of training and of each overhead.
+    """Yield (name, formatted duration, percentage of all) of training and of each overhead.
 
     Training comes first, then the overheads, the longest first. Those that took no time are left out.
     """
     parts = {"training": account.costs.train_s, **account.costs.overhead_s}
-    total = sum(parts.values())
-    for name, took in sorted(parts.items(), key=lambda part: (part[0] != "training", -part[1])):
-        if total and took > 0:
-            yield name, duration(took), 100 * took / total
+    total_s = sum(parts.values())
+
+    def get_order(part: tuple[str, float]) -> tuple[bool, float]:
+        name, took_s = part
+        return name != "training", -took_s
+
+    for name, took_s in sorted(parts.items(), key=get_order):
+        if total_s and took_s > 0:
+            yield name, duration(took_s), 100 * took_s / total_s
 
 
 def _list_failures(
@@ -290,23 +316,23 @@ def _list_failures(
 ) -> Iterator[dict[str, str | None]]:
     """Yield, for each trial that diverged, failed or ran out of memory, the values that the template shows.
 
-    They are ``trial``, ``status``, ``settings``, ``reason`` and ``error``, which is the traceback or None.
+    They are ``trial`` (with the sweep, if there are several), ``status``, ``settings`` (the first `NAMED` parameters
+    that vary), ``reason`` and ``error``, which is the traceback or None.
     """
     for account in accounts:
         if len(accounts) > 1:
-            of = f" of {account.sweep.name}"
+            of_sweep = f" of {account.sweep.name}"
         else:
-            of = ""
+            of_sweep = ""
         for trial in account.sweep.trials:
             if trial.status in LOST:
-                named = printable(format_settings(trial.params, ranking.varying[:NAMED]))
-                error = account.errors.get(trial.trial)
-                told = {
-                    "trial": f"trial {trial.trial}{of}",
+                yield {
+                    "trial": f"trial {trial.trial}{of_sweep}",
                     "status": trial.status.value,
-                    "settings": named,
+                    "settings": printable(format_settings(trial.params, ranking.varying[:NAMED])),
+                    "reason": trial.status_reason,
+                    "error": account.errors.get(trial.trial),
                 }
-                yield {**told, "reason": trial.status_reason, "error": error}
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,24 +354,24 @@ def _list_provenance(info: SweepInfo) -> Iterator[ProvenanceFact]:
 
     Facts and parts without a value are left out too.
     """
-    groups = {**info.provenance, **info.source}
+    facts = {**info.provenance, **info.source}
     if "packages" in info.provenance:
         # not those of `source`, a much longer list
-        groups["packages"] = info.provenance["packages"]
-    for name, value in groups.items():
+        facts["packages"] = info.provenance["packages"]
+    for name, value in facts.items():
         if name in PRIVATE:
             continue
-        shown = {"sha256": "code sha256", "modules": "code"}.get(name, name)
-        if isinstance(value, Mapping):
+        heading = {"sha256": "code sha256", "modules": "code"}.get(name, name)
+        if isinstance(value, Mapping):  # of several parts, such as versions by package
             parts = [
                 ProvenanceFact(str(key), _format_provenance_value(one))
                 for key, one in value.items()
             ]
             known = tuple(part for part in parts if part.text)
             if known:
-                yield ProvenanceFact(shown, parts=known)
+                yield ProvenanceFact(heading, parts=known)
         elif text := _format_provenance_value(value):
-            yield ProvenanceFact(shown, text)
+            yield ProvenanceFact(heading, text)
 
 
 def _format_provenance_value(value: object) -> str:

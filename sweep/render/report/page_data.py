@@ -59,30 +59,32 @@ def report_document(
     ``accounts`` are the sweeps of ``ranking``, which ranks them together, and ``worths`` the efficiencies of those for
     which one is known. ``names_nodes`` is whether the timeline has the names of nodes, which a report that is sent to
     others must not have; otherwise they are numbered. Columns of trials have one entry per trial: the trials of the
-    first sweep, then those of the second, and so on.
+    first sweep, then those of the second, and so on. Other parts name a trial by its index among these, as do the
+    ``trials`` of each row of the table.
     """
     trials = [trial for account in accounts for trial in account.sweep.trials]
     # by object, since each sweep has a trial 0
-    place = {id(trial): at for at, trial in enumerate(trials)}
+    index_by_id = {id(trial): index for index, trial in enumerate(trials)}
     rank: list[int | None] = [None] * len(trials)
     table_trials = []
     for row in ranking.rows:
-        places = [place[id(trial)] for trial in row.trials]
-        table_trials.append(places)
-        for at in places:
-            rank[at] = row.rank if row.has_rank else None
+        indices = [index_by_id[id(trial)] for trial in row.trials]
+        table_trials.append(indices)
+        for index in indices:
+            rank[index] = row.rank if row.has_rank else None
     reasons = list(dict.fromkeys(["", *(trial.status_reason for trial in trials)]))
-    index_of_reason = {reason: at for at, reason in enumerate(reasons)}
+    index_of_reason = {reason: index for index, reason in enumerate(reasons)}
     # a single parameter has all the importance, which says nothing
     if len(ranking.varying) > 1:
         shares = list_importances(accounts, ranking.varying)
     else:
         shares = {}
-    of_first_objective = shares.get(ranking.objectives[0][0], [])
-    by_importance = [*(one.param for one in of_first_objective), *ranking.varying]
-    mattering = list(dict.fromkeys(by_importance))  # those whose importance is not known come last
+    first_metric, _ = ranking.objectives[0]
+    by_importance = [one.param for one in shares.get(first_metric, [])]
+    # those whose importance is not known come last
+    param_names = list(dict.fromkeys([*by_importance, *ranking.varying]))
     grid = remove_empty_columns(ranking_grid(ranking, whole_notes=True))
-    known = collect_domains(accounts)
+    domains = collect_domains(accounts)
     objectives = []
     for metric, goal in ranking.objectives:
         values = [trial.metrics.get(metric) for trial in trials]
@@ -101,7 +103,9 @@ def report_document(
         "reasons": reasons,
         "most": {"slices": SLICES, "axes": AXES},
         "trials": {
-            "sweep": [at for at, account in enumerate(accounts) for _ in account.sweep.trials],
+            "sweep": [
+                index for index, account in enumerate(accounts) for _ in account.sweep.trials
+            ],
             "trial": [trial.trial for trial in trials],
             "status": [_STATUSES.index(trial.status) for trial in trials],
             "reason": [index_of_reason[trial.status_reason] for trial in trials],
@@ -110,7 +114,7 @@ def report_document(
             "rank": rank,
         },
         "objectives": objectives,
-        "params": [_encode_param(name, all_params, known.get(name)) for name in mattering],
+        "params": [_encode_param(name, all_params, domains.get(name)) for name in param_names],
         "curves": _encode_curves([account.curves for account in accounts]),
         "table": {
             "columns": grid.columns,
@@ -173,28 +177,33 @@ def _collect_budget_lines(
 
     Each entry has the ``unit`` and, as ``sweeps``, the curves of `_list_budget_lines`.
     """
-    place = {}
-    for at, one in enumerate(accounts):
-        place[one.sweep.name] = at
-    units = dict.fromkeys(found.unit for one in worths for found in one.budgets)
-    return [{"unit": unit, "sweeps": _list_budget_lines(worths, unit, place)} for unit in units]
+    index_by_sweep = {}
+    for index, account in enumerate(accounts):
+        index_by_sweep[account.sweep.name] = index
+    units = dict.fromkeys(curve.unit for one in worths for curve in one.budgets)
+    return [
+        {"unit": unit, "sweeps": _list_budget_lines(worths, unit, index_by_sweep)} for unit in units
+    ]
 
 
 def _list_budget_lines(
-    worths: Sequence[SearchEfficiency], unit: str, place: Mapping[str, int]
+    worths: Sequence[SearchEfficiency], unit: str, index_by_sweep: Mapping[str, int]
 ) -> list[dict[str, object]]:
-    """Return the curves of the sweeps in ``worths`` for one unit of budget, with rounded numbers.
+    """Return the curves of the sweeps in ``worths`` for one unit of budget, with numbers of seven digits.
 
-    ``place`` maps the name of a sweep to its index. Sweeps without a budget of this unit are left out.
+    Each has, under ``sweep``, the index of its sweep, which ``index_by_sweep`` has by name, and five lists of the same
+    length: the ``budgets``, the best score ``found`` with each, and the one ``expected`` of random orders, with its
+    interval ``low`` and ``high``. A score that does not exist is None. Sweeps without a budget of this unit are left
+    out.
     """
     lines = []
     for one in worths:
-        for found in one.budgets:
-            if found.unit != unit:
+        for curve in one.budgets:
+            if curve.unit != unit:
                 continue
-            line: dict[str, object] = {"sweep": place[one.sweep]}
+            line: dict[str, object] = {"sweep": index_by_sweep[one.sweep]}
             for name in ("budgets", "found", "expected", "low", "high"):
-                line[name] = [_round_number(value) for value in getattr(found, name)]
+                line[name] = [_round_number(value) for value in getattr(curve, name)]
             lines.append(line)
     return lines
 
@@ -206,12 +215,12 @@ def _encode_objective(metric: str, goal: str, values: Sequence[float | None]) ->
     scale is logarithmic if the objective is minimized and its finite values are positive and span at least a factor of
     100.
     """
-    known = []
+    finite = []
     for value in values:
         if value is not None and math.isfinite(value):
-            known.append(value)
+            finite.append(value)
     # A loss may span powers of ten; an accuracy does not.
-    spans_powers = bool(known) and min(known) > 0 and max(known) / min(known) >= 100
+    spans_powers = bool(finite) and min(finite) > 0 and max(finite) / min(finite) >= 100
     log = goal == "minimize" and spans_powers
     return {"name": metric, "goal": goal, "log": log, "values": list(map(_round_number, values))}
 
@@ -221,10 +230,11 @@ def _encode_param(
 ) -> dict[str, object]:
     """Return a parameter for the plots: the number of each trial or, if it is not numeric, labels and their indices.
 
-    ``written`` has the value of each label as a command line takes it, for labels are rounded and have no quotes.
     ``params`` are the parameters of each trial, at least one of which has this one, and ``domain`` is its domain, None
-    if unknown. A trial without the parameter has the number None, or the index -1. ``log`` says whether to draw numbers
-    on a log scale, ``listed`` whether their domain is a list, tied or unknown.
+    if unknown. Numbers are exact, under ``values``; ``log`` says whether to draw them on a log scale, ``listed``
+    whether their domain is a list, tied or unknown. Otherwise ``labels`` has each value as text, ``written`` as a
+    command line takes it (for labels are rounded and have no quotes), and ``values`` the index of each trial's label. A
+    trial without the parameter has the number None, or the index -1.
     """
     values = [one[name] for one in params if name in one]
     numbers = []
@@ -237,30 +247,33 @@ def _encode_param(
         # not rounded: the page adds configurations from them
         exact = [_find_number(one.get(name)) for one in params]
         return {"name": name, "log": log, "listed": listed, "values": exact}
-    possible = () if domain is None else list_choices(domain) or ()
-    labels = list(dict.fromkeys(map(format_setting, [*possible, *values])))
+    choices = () if domain is None else list_choices(domain) or ()
+    written_by_label = {format_setting(value): flow(value) for value in values}
     # in the order of the domain, without choices that no trial has
-    labels = [label for label in labels if label in set(map(format_setting, values))]
-    written = {format_setting(value): flow(value) for value in values}
-    code = {label: at for at, label in enumerate(labels)}
-    codes = []
+    labels = []
+    for label in dict.fromkeys(map(format_setting, [*choices, *values])):
+        if label in written_by_label:
+            labels.append(label)
+    index_by_label = {label: index for index, label in enumerate(labels)}
+    indices = []
     for one in params:
-        codes.append(code[format_setting(one[name])] if name in one else -1)
-    exact_labels = [written[label] for label in labels]
-    return {"name": name, "labels": labels, "written": exact_labels, "values": codes}
+        indices.append(index_by_label[format_setting(one[name])] if name in one else -1)
+    written = [written_by_label[label] for label in labels]
+    return {"name": name, "labels": labels, "written": written, "values": indices}
 
 
 def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
     """Return the curves of all trials as one array per metric, with the row at which each trial starts.
 
-    ``curves`` has those of each sweep. A metric that a sweep lacks is NaN for its trials; training time and examples
-    are given only if all sweeps have them. The last entry of ``starts`` is the number of rows. Arrays are encoded as in
-    `_encode_numbers`.
+    ``curves`` has those of each sweep. A metric that a sweep lacks is NaN for its trials. Under ``across`` are the
+    training time and the examples up to each row, each only if all sweeps have it. The last entry of ``starts`` is the
+    number of rows. Arrays are encoded as in `_encode_numbers`.
     """
+    # the row at which each sweep starts, and last the number of all rows
     offsets = np.cumsum([0, *(len(one.epochs) for one in curves)])
     starts = []
-    # the last offset is the number of all rows
     for one, offset in zip(curves, offsets, strict=False):
+        # without the last entry, which is the sweep's number of rows
         starts.append(one.starts[:-1] + offset)
     names = dict.fromkeys(name for one in curves for name in one.values)
     metrics = []
@@ -300,32 +313,33 @@ def _collect_timeline(accounts: Sequence[ReportData], *, names_nodes: bool) -> d
     spans: dict[str, list[float]] = {"row": [], "lane": [], "begin": [], "end": []}
     open_spans: list[int] = []
     pauses: list[tuple[float, float]] = []
-    offset, ends = 0, [0.0]
-    numbered: dict[str, str] = {}
+    ends = [0.0]
+    trials_before = 0  # number of trials of the sweeps before this one
+    node_numbers: dict[str, str] = {}  # see `_number_nodes`
     for account in accounts:
-        found = account.timeline
-        history = account.sweep.history
-        start = history.started or 0.0
+        timeline = account.timeline
+        start = account.sweep.history.started or 0.0
         if len(accounts) > 1:
-            named = f"{account.sweep.name}: "
+            prefix = f"{account.sweep.name}: "
         else:
-            named = ""
-        for span in found.spans:
+            prefix = ""
+        for span in timeline.spans:
             if span.open:
                 open_spans.append(len(spans["row"]))
-            spans["row"].append(offset + span.row)
+            spans["row"].append(trials_before + span.row)
             spans["lane"].append(len(lanes) + span.lane)
             spans["begin"].append(round(max(span.begin - start, 0.0), 3))
             spans["end"].append(round(span.end - start, 3))
-        for lane, nodes in zip(found.lanes, found.nodes, strict=True):
-            shown = nodes if names_nodes else _number_nodes(nodes, numbered)
-            lanes.append(f"{named}{shown}{lane.removeprefix(nodes)}")
-        if found.spans:
-            ends.append(max(span.end for span in found.spans) - start)
+        for lane, nodes in zip(timeline.lanes, timeline.nodes, strict=True):
+            # the name of a lane begins with its nodes
+            shown = nodes if names_nodes else _number_nodes(nodes, node_numbers)
+            lanes.append(f"{prefix}{shown}{lane.removeprefix(nodes)}")
+        if timeline.spans:
+            ends.append(max(span.end for span in timeline.spans) - start)
         if len(accounts) == 1:
-            for begin, end in found.pauses:
+            for begin, end in timeline.pauses:
                 pauses.append((begin - start, end - start))
-        offset += len(account.sweep.trials)
+        trials_before += len(account.sweep.trials)
     # A page that is live draws the open ones on, by the time since the start of its only sweep.
     only_start = accounts[0].sweep.history.started if len(accounts) == 1 else None
     return {
@@ -360,10 +374,9 @@ def _encode_importance(one: Importance) -> dict[str, object]:
 
 
 def _encode_numbers(numbers: npt.NDArray[np.generic]) -> str:
-    """Encode an array as little-endian bytes in base64."""
-    return base64.b64encode(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()).decode(
-        "ascii"
-    )
+    """Encode an array as little-endian bytes in base64; its type and length are not part of them."""
+    little_endian = numbers.astype(numbers.dtype.newbyteorder("<"))
+    return base64.b64encode(little_endian.tobytes()).decode("ascii")
 
 
 def _find_number(value: object) -> float | None:
