@@ -44,7 +44,12 @@ if TYPE_CHECKING:
     from sweep.analysis.replay import Extreme, Replay, Spread
     from sweep.analysis.report_data import Costs
     from sweep.analysis.rung_ranks import RungRanks
-    from sweep.analysis.search_efficiency import BestByBudget, RungPrediction, SearchEfficiency
+    from sweep.analysis.search_efficiency import (
+        BestByBudget,
+        Control,
+        RungPrediction,
+        SearchEfficiency,
+    )
 
 
 GAP = "  "
@@ -61,12 +66,14 @@ class Grid:
 def print_table(grid: Grid, target: Console) -> None:
     """Print a table; on a terminal that is too narrow, print each row as a block of ``name  value`` lines.
 
-    Columns whose cells are all empty are left out, and unprintable characters are escaped.
+    Columns whose cells are all empty are left out, and unprintable characters are escaped. Of a table without rows,
+    only an empty line is printed.
     """
     grid = _escape_unprintable(remove_empty_columns(grid))
     columns = range(len(grid.columns))
     widths = [_compute_column_width(grid, at) for at in columns]
-    if target.is_terminal and sum(widths) + len(GAP) * (len(widths) - 1) > target.width:
+    table_width = sum(widths) + len(GAP) * (len(widths) - 1)
+    if target.is_terminal and table_width > target.width:
         lines = _format_blocks(grid, columns)
     else:
         lines = _align_rows(grid, columns, widths)
@@ -97,6 +104,7 @@ def _is_numeric(grid: Grid, column: int) -> bool:
 
     The name of the column does not count.
     """
+    # the first character; of an empty cell it is "", which is in every text
     return all(row[column][:1] in "-+.0123456789" for row in grid.rows)
 
 
@@ -106,7 +114,10 @@ def _compute_column_width(grid: Grid, column: int) -> int:
 
 
 def _escape_unprintable(grid: Grid) -> Grid:
-    """Return the table with unprintable characters escaped and each cell in one line, as a note may have several."""
+    """Return the table with unprintable characters escaped, in names as well, and each cell in one line.
+
+    A note, for example, may have several lines.
+    """
     rows = []
     for row in grid.rows:
         rows.append(tuple(in_one_line(printable(cell)) for cell in row))
@@ -117,14 +128,16 @@ def _align_rows(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> It
     """Yield the rows with aligned columns, the names of the columns first.
 
     ``columns`` are the indices of the columns to show, and ``widths`` their widths in characters, in the same order.
+    Columns of numbers are aligned right. Names are bold, and cells such as statuses have the style in `STYLES`.
     """
     numeric = [_is_numeric(grid, at) for at in columns]
     for row in (grid.columns, *grid.rows):
         line = Text()
-        for at, width, right in zip(columns, widths, numeric, strict=True):
-            cell = Text(row[at], "bold" if row is grid.columns else STYLES.get(row[at], ""))
+        for at, width, is_numeric in zip(columns, widths, numeric, strict=True):
+            style = "bold" if row is grid.columns else STYLES.get(row[at], "")
+            cell = Text(row[at], style)
             padding = width - cell.cell_len
-            if right:
+            if is_numeric:
                 cell.pad_left(padding)
             else:
                 cell.pad_right(padding)
@@ -167,10 +180,8 @@ def ranking_grid(
     # `print_table` leaves out columns without text
     if len({row.sweep for row in ranking.rows}) == 1:
         sweeps = [""] * len(rows)
-    ranks = [""] * len(rows)
-    for place, row in enumerate(rows):
-        if row.has_rank:
-            ranks[place] = str(row.rank)
+    ranks = [str(row.rank) if row.has_rank else "" for row in rows]
+    # the cells of each column by its name
     columns: dict[str, list[str]] = {
         "rank": ranks,
         "sweep": sweeps,
@@ -183,13 +194,14 @@ def ranking_grid(
     }
     verdicts = _collect_verdict_columns(rows, ranking)
     taken = {*columns, *verdicts}
-    for at, (metric, _) in enumerate(ranking.objectives):
-        scores = [_get_score(row, at) for row in rows]
+    for index, (metric, _) in enumerate(ranking.objectives):
+        scores = [_get_score(row, index) for row in rows]
         columns[_name_column(metric, "metric.", taken)] = [_format_mean(one) for one in scores]
-        if at:  # columns need different names; the one of the first objective stays short
-            interval_column = f"95 % of {metric}"
-        else:
+        # columns need different names; the one of the first objective stays short
+        if index == 0:
             interval_column = "95 %"
+        else:
+            interval_column = f"95 % of {metric}"
         columns[interval_column] = [_format_interval(one) for one in scores]
     return _add_parameter_columns(
         columns | verdicts,
@@ -226,7 +238,10 @@ def _format_star(trials: Sequence[Trial]) -> str:
 
 
 def _format_adder(trials: Sequence[Trial]) -> str:
-    """Return the name of the person who has added the configuration of ``trials``; "" if sweep has chosen it."""
+    """Return the name of the person who has added the configuration of ``trials``; "" if sweep has chosen it.
+
+    If several have added it, the first trial that a person has added counts.
+    """
     return next((trial.enqueued_by for trial in trials if trial.enqueued_by), "")
 
 
@@ -301,7 +316,7 @@ def _format_difference(row: RankedConfiguration) -> str:
 def trials_grid(trials: Sequence[Trial], metric: str | None) -> Grid:
     """Tabulate trials in the given order, with the parameters in which they differ and their values of ``metric``.
 
-    If ``metric`` is None, the cells of that column are empty.
+    If ``metric`` is None, the cells of that column are empty. Notes are shortened to 40 characters, and reasons to 60.
     """
     columns = {
         "trial": [str(trial.trial) for trial in trials],
@@ -309,19 +324,19 @@ def trials_grid(trials: Sequence[Trial], metric: str | None) -> Grid:
         "status": [trial.outcome for trial in trials],
         "epochs": [str(trial.epochs) for trial in trials],
     }
-    others = {
+    after_metric = {
         "took": [_format_duration(trial.duration_s) for trial in trials],
         "reason": [shortened(trial.status_reason, 60) for trial in trials],
     }
     scores = [score(trial.metrics.get(metric or "")) for trial in trials]
-    columns[_name_column(metric or "metric", "metric.", {*columns, *others})] = scores
-    columns |= others
+    columns[_name_column(metric or "metric", "metric.", {*columns, *after_metric})] = scores
+    columns |= after_metric
     configurations = [trial.params for trial in trials]
     return _add_parameter_columns(columns, configurations, list_varying_parameters(configurations))
 
 
 def sweeps_grid(listed: Iterable[SweepSummary]) -> Grid:
-    """Tabulate the sweeps of a results folder in the given order."""
+    """Tabulate the sweeps of a results folder in the given order; notes are shortened to 40 characters."""
     rows = list(listed)
     return grid_of(
         {
@@ -372,7 +387,7 @@ def configurations_grid(configurations: Sequence[Params]) -> Grid:
 def _add_parameter_columns(
     columns: dict[str, list[str]], configurations: Sequence[Params], names: Iterable[str]
 ) -> Grid:
-    """Add a column for each parameter in ``names`` to ``columns``, and return the table.
+    """Add a column for each parameter in ``names`` to ``columns``, the cells by column, and return the table.
 
     ``configurations`` has the parameters of each row; a cell is empty if a row lacks the parameter. A parameter with
     the name of another column is prefixed with ``param.``.
@@ -405,7 +420,7 @@ def _format_setting_or(params: Params, name: str, absent: str) -> str:
 
 
 def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
-    """Return a table from the cells of each column by its name.
+    """Return a table from ``columns``, which has the cells of each column by its name, in their order.
 
     Raises ValueError if the columns have different numbers of cells.
     """
@@ -430,8 +445,8 @@ def _format_parts(row: RankedConfiguration) -> str:
     If trials differ, all numbers above 1 are listed. They are shown because batch statistics are computed for each
     micro-batch.
     """
-    counts = {trial.accumulate or 1 for trial in row.trials}
-    return ", ".join(str(count) for count in sorted(counts - {1}))
+    numbers = {trial.accumulate or 1 for trial in row.trials}
+    return ", ".join(str(number) for number in sorted(numbers - {1}))
 
 
 def counted_by(counts: Mapping[str, int] | Mapping[Status, int]) -> str:
@@ -459,14 +474,21 @@ def _format_interval(one: Score | None) -> str:
 
 
 def show_finalists(ranking: Ranking, target: Console) -> None:
-    """Print the finalists with their scores in the search and with fresh seeds; nothing without a confirmation."""
+    """Print an empty line and the finalists with their scores; nothing if the ranking has no confirmation.
+
+    The scores are those in the search and with fresh seeds.
+    """
     if ranking.confirmed is not None:
         target.print()
         print_table(finalists_grid(ranking.confirmed), target)
 
 
 def finalists_grid(confirmation: Confirmation) -> Grid:
-    """Tabulate the finalists of a confirmation in its order, best first, with the parameters in which they differ."""
+    """Tabulate the finalists of a confirmation in its order, best first, with the parameters in which they differ.
+
+    Among the columns are the mean scores with fresh seeds and in the search and, if the finalists were tested, a column
+    ``test.NAME`` for each metric of the tests.
+    """
     rows = confirmation.rows
     columns: dict[str, list[str]] = {
         "place": [str(row.place) for row in rows],
@@ -494,7 +516,9 @@ NAMED_TRIALS = 5
 def cost_lines(costs: Costs) -> Iterator[str]:
     """Yield a line about training time, overhead, cost and fused trials, and one about trials that waited for data.
 
-    The second line follows only if there are such trials; at most `NAMED_TRIALS` of them are named.
+    Each begins with the name of the sweep. Overheads below 0.05 s, a cost that is not known and, without fused trials,
+    their number are left out. The second line follows only if there are such trials; the `NAMED_TRIALS` that waited
+    most are named.
     """
     overhead = sum(costs.overhead_s.values())
     parts = sorted(costs.overhead_s.items(), key=lambda part: -part[1])
@@ -505,14 +529,14 @@ def cost_lines(costs: Costs) -> Iterator[str]:
         line += f" ({listed})"
     if costs.money is not None:
         line += f", cost {money(costs.money)}"
-    if costs.fused:
+    if costs.fused:  # number of trials by the size of their group
         line += f", fused {counted(sum(costs.fused.values()), 'trial')}, up to {max(costs.fused)} at once"
     yield line
     if costs.starving:
-        worst = sorted(costs.starving.items(), key=lambda trial: -trial[1])
-        named = ", ".join(f"{trial} ({percent(share)})" for trial, share in worst[:NAMED_TRIALS])
-        if len(worst) > NAMED_TRIALS:
-            more = f" and {len(worst) - NAMED_TRIALS} more"
+        by_share = sorted(costs.starving.items(), key=lambda item: -item[1])
+        named = ", ".join(f"{trial} ({percent(share)})" for trial, share in by_share[:NAMED_TRIALS])
+        if len(by_share) > NAMED_TRIALS:
+            more = f" and {len(by_share) - NAMED_TRIALS} more"
         else:
             more = ""
         yield f"{costs.sweep}: starved of data: trial {named}{more}; see docs/data.md"
@@ -527,32 +551,43 @@ def efficiency_lines(efficiencies: Sequence[SearchEfficiency]) -> Iterator[str]:
     For each sweep, as far as it is known: what half of the smallest budget in epochs of all sweeps would have found,
     how the leader after epoch 1 ended, and how well the scores at early epochs predicted the final ones.
     """
-    in_epochs = []
-    for one in efficiencies:
-        if one.budgets and one.budgets[0].unit == "epochs":
-            in_epochs.append(one.budgets[0])
+    by_epochs = [_get_best_by_epochs(one) for one in efficiencies]
     # the whole budget of the smallest sweep, which all have spent, so that half of it compares them
-    smallest = min((spent.budgets[-1] for spent in in_epochs), default=0.0)
-    for one in efficiencies:
-        if one.budgets and one.budgets[0].unit == "epochs":
-            yield f"{one.sweep}: {_describe_budget(one, one.budgets[0], smallest / 2)}"
+    smallest = min((spent.budgets[-1] for spent in by_epochs if spent is not None), default=0.0)
+    for one, spent in zip(efficiencies, by_epochs, strict=True):
+        if spent is not None:
+            yield f"{one.sweep}: {_describe_budget(one, spent, smallest / 2)}"
         if one.control is not None:
-            control = one.control
-            if control.behind:
-                behind = f"{control.behind:.2g} behind"
-            else:
-                behind = "with the same score"
-            if control.rank == 1:
-                which = "the best"
-            else:
-                which = f"rank {control.rank}, {behind}"
-            yield (
-                f"{one.sweep}: the leader after epoch 1 ended as {which}; training only it takes {control.epochs} of "
-                f"{control.of_epochs} epochs"
-            )
-        places = [_describe_rung(rung) for rung in one.rungs if rung.of_best is not None]
-        if places:
-            yield f"{one.sweep}: the best was {', '.join(places)}"
+            yield f"{one.sweep}: {_describe_control(one.control)}"
+        ranks_of_best = [_describe_rung(rung) for rung in one.rungs if rung.of_best is not None]
+        if ranks_of_best:
+            yield f"{one.sweep}: the best was {', '.join(ranks_of_best)}"
+
+
+def _get_best_by_epochs(efficiency: SearchEfficiency) -> BestByBudget | None:
+    """Return the best score by the number of epochs spent; None if it is not known.
+
+    If it is known, it is the first of the budgets.
+    """
+    if efficiency.budgets and efficiency.budgets[0].unit == "epochs":
+        return efficiency.budgets[0]
+    return None
+
+
+def _describe_control(control: Control) -> str:
+    """Describe how the configuration that led after epoch 1 ended, and how few epochs training only it would take."""
+    if control.behind:
+        behind = f"{control.behind:.2g} behind"
+    else:
+        behind = "with the same score"
+    if control.rank == 1:
+        which = "the best"
+    else:
+        which = f"rank {control.rank}, {behind}"
+    return (
+        f"the leader after epoch 1 ended as {which}; training only it takes {control.epochs} of "
+        f"{control.of_epochs} epochs"
+    )
 
 
 def space_lines(ranking: Ranking) -> Iterator[str]:
@@ -571,18 +606,18 @@ def space_lines(ranking: Ranking) -> Iterator[str]:
 def rung_lines(ranks: Sequence[RungRanks]) -> Iterator[str]:
     """Yield, for each objective, the correlation of the ranks at the rungs with the final ranks.
 
-    Rungs with fewer than five trials are left out. Another line follows if the ranks at a rung predict little, about
-    the last such rung.
+    Rungs with fewer than five trials or without a correlation are left out, as is an objective without other rungs.
+    Another line follows if the ranks at a rung predict little, about the last such rung.
     """
     for metric in dict.fromkeys(one.metric for one in ranks):
-        known = []
+        texts = []
         for one in ranks:
             if one.metric == metric and one.value is not None and one.trials >= FEW:
-                known.append(
+                texts.append(
                     f"{one.value:.2f} at {_name_rung(one)} ({counted(one.trials, 'trial')})"
                 )
-        if known:
-            yield f"rank correlation of {metric} with the last epoch: {', '.join(known)}"
+        if texts:
+            yield f"rank correlation of {metric} with the last epoch: {', '.join(texts)}"
     poor = [one for one in ranks if one.is_poor]
     if poor:
         last = poor[-1]
@@ -617,21 +652,22 @@ def held_out_lines(one: SamplingError | None) -> Iterator[str]:
 def _describe_budget(efficiency: SearchEfficiency, spent: BestByBudget, budget: float) -> str:
     """Describe the best score found with about ``budget`` epochs, compared to the same configurations in random order.
 
-    ``spent`` is the efficiency's result for epochs; the budget in it that is nearest to ``budget`` is described.
+    ``spent`` is the efficiency's result for epochs; the budget in it that is nearest to ``budget`` is described. The
+    text also has the best score of the whole search.
     """
-    at = min(range(len(spent.budgets)), key=lambda index: abs(spent.budgets[index] - budget))
-    head = f"{spent.budgets[at]:.0f} of {spent.budgets[-1]:.0f} epochs found"
-    if math.isnan(spent.expected[at]):  # in no order has a configuration a score by then
+    nearest = min(range(len(spent.budgets)), key=lambda index: abs(spent.budgets[index] - budget))
+    head = f"{spent.budgets[nearest]:.0f} of {spent.budgets[-1]:.0f} epochs found"
+    if math.isnan(spent.expected[nearest]):  # in no order has a configuration a score by then
         return f"{head} nothing"
-    if math.isnan(spent.found[at]):
+    if math.isnan(spent.found[nearest]):
         own = "nothing"
     else:
-        own = f"{efficiency.metric} {score(spent.found[at])}"
-    low = score(spent.low[at])
-    high = score(spent.high[at])
-    spread = f"{score(spent.expected[at])} in random order ({low} .. {high})"
-    last = next(value for value in reversed(spent.found) if not math.isnan(value))
-    return f"{head} {own}, {spread}; all of them {score(last)}"
+        own = f"{efficiency.metric} {score(spent.found[nearest])}"
+    low = score(spent.low[nearest])
+    high = score(spent.high[nearest])
+    in_random_order = f"{score(spent.expected[nearest])} in random order ({low} .. {high})"
+    best = next(value for value in reversed(spent.found) if not math.isnan(value))
+    return f"{head} {own}, {in_random_order}; all of them {score(best)}"
 
 
 def _describe_rung(rung: RungPrediction) -> str:
@@ -661,16 +697,15 @@ def replay_lines(replay: Replay, metric: str) -> list[str]:
     ``metric`` is the name of the objective.
     """
     # all parameters of the winner: compared with a configuration that has none, each of them varies
-    named = format_settings(
-        replay.winner_params, list_varying_parameters([replay.winner_params, {}])
-    )
+    winner_names = list_varying_parameters([replay.winner_params, {}])
+    winner_settings = format_settings(replay.winner_params, winner_names)
     if replay.run_cap is None:
         capped = ""
     else:
         capped = f", the first {replay.run_cap} configurations of an ordering"
     lines = [
         f"rule     {replay.rule}, with the curves of {replay.trials} trials that ran under {replay.ran}{capped}",
-        f"winner   {trials_named(replay.winner)} ({named})",
+        f"winner   {trials_named(replay.winner)} ({winner_settings})",
         f"as it ran  {replay.ran_epochs} epochs; {replay.whole_epochs} with all trials trained whole",
     ]
     if replay.same_as_live is not None:
@@ -689,7 +724,7 @@ def replay_lines(replay: Replay, metric: str) -> list[str]:
         f"in the log's order  {replay.log_order_epochs} of the log's epochs, the winner {kept}"
     )
     over = f"over {replay.orderings} orderings, {replay.at_once} trials at a time"
-    if replay.if_worse == replay.if_better:
+    if replay.if_worse == replay.if_better:  # nothing depends on how trials would have continued
         return [*lines, f"{over}: {_describe_extreme(replay.if_better, replay, metric)}"]
     went_on = f"{_format_spread(replay.went_on)} of the {replay.cut} trials that were cut short would have continued"
     return [
@@ -701,7 +736,11 @@ def replay_lines(replay: Replay, metric: str) -> list[str]:
 
 
 def _describe_extreme(extreme: Extreme, replay: Replay, metric: str) -> str:
-    """Describe the result of a replay under one assumption on the unknown rest of the curves."""
+    """Describe the result of a replay under one assumption on the unknown rest of the curves.
+
+    The text has the epochs, the share of those of all trials trained whole that is saved, in how many orderings the
+    winner is kept and, unless that is in all, by how much the ``metric`` of the one that ranks first is worse.
+    """
     if replay.whole_epochs:
         saved = 100 * (1 - extreme.epochs.median / replay.whole_epochs)
     else:
@@ -745,10 +784,11 @@ def lineage_lines(steps: Sequence[LineageStep]) -> list[str]:
     if not is_known:
         parts.insert(0, f"unknown to epoch {steps[0].first - 1}")
     trained = ", ".join(parts)
+    line = f"lineage  trial {trained}"
     schedules = []
     for name in list_varying_parameters([step.params for step in steps]):
-        values = []
-        for step in steps:
-            values.append(_format_setting_or(step.params, name, "-"))
+        values = [_format_setting_or(step.params, name, "-") for step in steps]
         schedules.append(f"{name} {', '.join(values)}")
-    return [": ".join([f"lineage  trial {trained}", *filter(None, ["; ".join(schedules)])])]
+    if schedules:
+        line += f": {'; '.join(schedules)}"
+    return [line]
