@@ -23,24 +23,25 @@ PREFIX = "param."
 def read_assignments(assignments: Sequence[str], where: str = "add") -> dict[str, Value]:
     """Return the configuration that assignments such as ``lr=3e-3`` describe, with each value read as YAML.
 
-    An empty value, as in ``lr=``, is null. ``where`` begins each message. Raises `InputError` with all mistakes, such
-    as a name that is given twice; whether the parameters exist is not checked.
+    An empty value, as in ``lr=``, is null; without assignments, the configuration is empty. ``where`` begins each
+    message. Raises `InputError` with all mistakes, such as a name that is given twice; whether the parameters exist is
+    not checked.
     """
-    found: dict[str, Value] = {}
+    configuration: dict[str, Value] = {}
     problems: list[Problem] = []
     for text in assignments:
         name, separator, value = text.partition("=")
         if not separator or not name:
             problems.append(Problem(where, f"{text!r}, expected NAME=VALUE", "such as lr=3e-3"))
-        elif name in found:
+        elif name in configuration:
             problems.append(Problem(where, f"{name} is given twice"))
         else:
             try:
-                found[name] = read_value(value, f"{where} {text}")
+                configuration[name] = read_value(value, f"{where} {text}")
             except InputError as error:
                 problems += error.problems
-    refuse(problems)
-    return found
+    refuse(problems)  # raises if there are any
+    return configuration
 
 
 def read_file(path: Path, space: Space) -> list[dict[str, Value]]:
@@ -48,9 +49,9 @@ def read_file(path: Path, space: Space) -> list[dict[str, Value]]:
 
     A file whose name ends in ``.csv`` is CSV, which does not tell texts from numbers: each cell is read as a value that
     its parameter may have in ``space``, otherwise as YAML, and empty cells are left out. If any column begins with
-    ``param.``, as in `trials.parquet`, only these columns are read, without the prefix, and the names in
-    ``null_params`` are null. A single mapping is one configuration. Whether the parameters exist is not checked. Raises
-    `InputError`, also for a missing or an empty file.
+    ``param.``, as in `trials.parquet`, only these columns are read, without the prefix, and the parameters that are
+    listed in the column ``null_params`` are null. A single mapping is one configuration. Whether the parameters exist
+    is not checked. Raises `InputError`, also for a missing or an empty file.
     """
     text = read_text(path)
     if path.suffix.lower() == ".csv":
@@ -62,19 +63,16 @@ def read_file(path: Path, space: Space) -> list[dict[str, Value]]:
         raise InputError.one(
             str(path), f"{describe_value(content)}, expected a list of configurations"
         )
-    found: list[dict[str, Value]] = []
+    configurations: list[dict[str, Value]] = []
     problems = []
     for index, one in enumerate(content):
         if isinstance(one, dict):
-            found.append(one)
+            configurations.append(one)
         else:
-            problems.append(
-                Problem(
-                    f"{path}: [{index}]", f"{describe_value(one)}, expected a mapping of parameters"
-                )
-            )
-    refuse(problems)
-    return found
+            what = f"{describe_value(one)}, expected a mapping of parameters"
+            problems.append(Problem(f"{path}: [{index}]", what))
+    refuse(problems)  # raises if there are any
+    return configurations
 
 
 def _read_csv(text: str, source: str, space: Space) -> list[dict[str, Value]]:
@@ -85,7 +83,7 @@ def _read_csv(text: str, source: str, space: Space) -> list[dict[str, Value]]:
     """
     # Spreadsheets begin their files with a byte order mark, which would become a part of the first name.
     lines = io.StringIO(text.removeprefix("\ufeff"), newline=None)  # all line ends become \n
-    # or else a quotation that is not closed would be accepted
+    # strict: otherwise a quotation that is not closed would be accepted
     reader = csv.DictReader(lines, strict=True)
     domains = {parameter.name: parameter.domain for parameter in space.parameters}
     configurations = []
@@ -108,10 +106,10 @@ def _read_row(
 ) -> dict[str, Value]:
     """Return the configuration in a row of CSV: its cells that are not empty, each read by `_read_cell`.
 
-    If any column begins with ``param.``, only these columns are read, without the prefix, and the parameters that the
-    column `NULL_PARAMS` lists are null. ``where`` names the row in messages, and ``domains`` has the domains
-    of the parameters. Raises `InputError` if the row has more cells than there are names, or for the first cell that is
-    no valid value.
+    ``row`` has the cells by the names of their columns. If any column begins with ``param.``, only these columns are
+    read, without the prefix, and the parameters that the column `NULL_PARAMS` lists are null. ``where`` names the row
+    in messages, and ``domains`` has the domains of the parameters. Raises `InputError` if the row has more cells than
+    there are names, or for the first cell that is no valid value.
     """
     if None in row:  # the key under which `DictReader` puts the cells without a name
         raise InputError.one(where, "has more cells than there are names")
@@ -120,12 +118,13 @@ def _read_row(
         # a line with too few cells has None in place of the missing ones
         if isinstance(cell, str) and cell != "":
             cells[str(name)] = cell
-    nulls: Value = None
+    null_names: Value = None  # a list of names, as it is read from its cell
     # by the names, not by the cells that are filled, so that all rows of a table are read alike
-    if any(str(name).startswith(PREFIX) for name in row):
+    has_prefixes = any(str(name).startswith(PREFIX) for name in row)
+    if has_prefixes:
         # in a parameter's own column, null is an empty cell, as where the parameter does not apply
         if NULL_PARAMS in cells:
-            nulls = read_value(cells[NULL_PARAMS], f"{where}, {NULL_PARAMS}")
+            null_names = read_value(cells[NULL_PARAMS], f"{where}, {NULL_PARAMS}")
         cells = {
             name.removeprefix(PREFIX): cell
             for name, cell in cells.items()
@@ -134,24 +133,25 @@ def _read_row(
     configuration = {}
     for name, cell in cells.items():
         configuration[name] = _read_cell(cell, domains.get(name), f"{where}, {name}")
-    if isinstance(nulls, list):
-        configuration |= {str(name): None for name in nulls}
+    if isinstance(null_names, list):
+        configuration |= {str(name): None for name in null_names}
     return configuration
 
 
 def _read_cell(cell: str, domain: Domain | None, where: str) -> Value:
     """Return the value of a cell that is not empty: the one of the parameter's ``domain`` that it stands for.
 
-    Without a domain, or if the domain has no such value, the cell is read as YAML.
+    Without a domain, for a tied one, or if the domain has no such value, the cell is read as YAML.
 
-    Where all choices are texts, such as ``"1e3"`` or ``"yes"``, the cell itself is looked for first. An apostrophe that
-    `export csv` has put before what a spreadsheet would take for a formula is removed. ``where`` is the place in
-    messages. Raises `InputError` if the cell is no value of the domain, and not YAML either.
+    Where all choices are texts, such as ``"1e3"`` or ``"yes"``, the cell itself is looked for first, otherwise the cell
+    read as YAML. An apostrophe that `export csv` has put before what a spreadsheet would take for a formula is removed
+    if the domain has the value without it. ``where`` is the place in messages. Raises `InputError` if the cell is no
+    value of the domain, and not YAML either.
     """
     if domain is None or isinstance(domain, Tied):
         return read_value(cell, where)
     texts = [cell]
-    if cell.startswith("'"):
+    if cell.startswith("'"):  # perhaps by `export csv`
         texts.append(cell[1:])
     parsed: list[Value] = []
     for text in texts:

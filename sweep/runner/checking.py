@@ -56,7 +56,7 @@ def adapt_to_source(spec: Spec, source: Source) -> Spec:
     Otherwise return ``spec`` itself.
     """
     rule = spec.early_terminate
-    # its lines: on the method, then on the rule
+    # the lines of `Spec.chosen` are on the method and on the rule, "" if ``auto`` has not chosen it
     was_chosen = len(spec.chosen) > 1 and bool(spec.chosen[1])
     if not was_chosen or not isinstance(rule, AshaPromotion) or not source.is_function:
         return spec
@@ -109,19 +109,18 @@ def _find_unreported_metrics(spec: Spec, where: str, source: Source) -> Iterator
     possible = source.possible_metrics()
     if possible is None:
         return
-    asked = []
+    needed = []  # (path in the sweep file, name of the metric)
     for index, metric in enumerate(spec.metrics):
         path = "metric.name" if len(spec.metrics) == 1 else f"metrics[{index}].name"
-        asked.append((path, metric.name))
+        needed.append((path, metric.name))
     for constraint in spec.constraints:
         for name in sorted(constraint.names):
-            asked.append(("constraints", name))
-    for path, name in asked:
+            needed.append(("constraints", name))
+    for path, name in needed:
         if not possible.may_report(name):
+            place = spec.places.get(path, f"{where}: {path}")
             what = f"{spec.trainable} reports no metric {name!r}"
-            yield Problem(
-                spec.places.get(path, f"{where}: {path}"), what, did_you_mean(name, possible.known)
-            )
+            yield Problem(place, what, did_you_mean(name, possible.known))
 
 
 def _find_unread_parameters(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
@@ -169,15 +168,15 @@ def list_notes(spec: Spec, source: Source) -> list[str]:
     They are about ignored keys of W&B files, unusual settings (`Spec.notes`), and parameters that may be unread.
     """
     unseen = list_unseen_reads(spec, source)
-    found = []
+    notes = []
     if spec.ignored_keys:
-        found.append(f"{', '.join(spec.ignored_keys)}: without effect here")
-    found += spec.notes
+        notes.append(f"{', '.join(spec.ignored_keys)}: without effect here")
+    notes += spec.notes
     if unseen:
-        found.append(
+        notes.append(
             f"{', '.join(unseen)}: may be unused: no read found in the source; the first trial will check"
         )
-    return [printable(f"note: {note}") for note in found]
+    return [printable(f"note: {note}") for note in notes]
 
 
 SIGMAS = 5  # standard deviations of a normal that are checked; 1 draw in 1.7 million lies outside, its trial is refused
@@ -206,69 +205,72 @@ def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Probl
     """Yield a problem for each domain of a standard hyperparameter with values outside its bounds.
 
     Also yield one for each such value in `start_with` and `baseline`. Only hyperparameters that `KerasTrainable` itself
-    certainly reads are checked, and none if the trainable is no `KerasTrainable`. A domain that is tied, or that a
-    constraint may keep within the bounds, is not checked. ``where`` names the sweep file in messages.
+    certainly reads are checked, and none if the trainable is no `KerasTrainable`. A domain that is tied, or of a
+    parameter in a constraint of the space, is not checked. ``where`` names the sweep file in messages.
     """
     if not source.derives_from(KERAS_TRAINABLE):
         return
     # a constraint of the space may keep the values of its parameters within their bounds
     constrained = frozenset[str]().union(*(one.names for one in spec.space.constraints))
-    names = [name for name in spec.space.names if _is_bound(name, source)]
-    bound = {name: standard_hyperparameters.get_standard_bounds(name) for name in names}
+    bounds_by_name = {
+        name: standard_hyperparameters.get_standard_bounds(name)
+        for name in spec.space.names
+        if _is_bound(name, source)
+    }
     for parameter in spec.space.parameters:
         name = parameter.name
-        if (
-            name in bound
-            and name not in constrained
-            and (what := _describe_values_outside(parameter.domain, bound[name]))
-        ):
+        if name not in bounds_by_name or name in constrained:
+            continue
+        what = _describe_values_outside(parameter.domain, bounds_by_name[name])
+        if what:
             place = spec.places.get(name, f"{where}: parameters.{name}")
-            yield Problem(
-                place, f"{what}, expected {standard_hyperparameters.expected(bound[name])}"
-            )
-    given: list[tuple[str, Params]] = []
+            expected = standard_hyperparameters.expected(bounds_by_name[name])
+            yield Problem(place, f"{what}, expected {expected}")
+    given: list[tuple[str, Params]] = []  # (path in the sweep file, configuration)
     for index, one in enumerate(spec.start_with):
         given.append((f"start_with[{index}]", one))
     if spec.baseline:
         given.append(("baseline", spec.baseline))
-    for place, params in given:
+    for path, params in given:
         for name, value in params.items():
-            if name in bound and not bound[name].accepts(value):
-                path = f"{place}.{name}"
-                what = f"{describe_value(value)}, expected {standard_hyperparameters.expected(bound[name])}"
-                yield Problem(spec.places.get(path, f"{where}: {path}"), what)
+            if name in bounds_by_name and not bounds_by_name[name].accepts(value):
+                place = spec.places.get(f"{path}.{name}", f"{where}: {path}.{name}")
+                expected = standard_hyperparameters.expected(bounds_by_name[name])
+                yield Problem(place, f"{describe_value(value)}, expected {expected}")
 
 
 def _find_missing_parameters(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Yield a problem for each parameter that every trial reads without a default and that the sweep file lacks.
 
     ``epochs`` and ``updates`` are never missing. ``group`` is not missing if the sweep file has a parameter such as
-    ``group.name``. ``where`` names the sweep file in messages.
+    ``group.name``. ``where`` names the sweep file in messages. The problem names the first place that reads it.
     """
     names = spec.space.names
     first_reads: dict[str, NameUse] = {}
-    for place in source.list_certain_reads():
-        if place.name not in standard_hyperparameters.LENGTHS:
-            first_reads.setdefault(place.name, place)
-    for place in first_reads.values():
-        if not any(name == place.name or name.startswith(f"{place.name}.") for name in names):
-            what = f"no {place.name!r}, which {source.where(place)} reads in every trial without a default"
-            hint = guess(place.name, names) or f'add it, or read it as hp.get("{place.name}", ...)'
+    for use in source.list_certain_reads():
+        if use.name not in standard_hyperparameters.LENGTHS:
+            first_reads.setdefault(use.name, use)
+    for read_name, use in first_reads.items():
+        has_parameter = any(name == read_name or name.startswith(f"{read_name}.") for name in names)
+        if not has_parameter:
+            what = f"no {read_name!r}, which {source.where(use)} reads in every trial without a default"
+            hint = guess(read_name, names) or f'add it, or read it as hp.get("{read_name}", ...)'
             yield Problem(f"{where}: parameters", what, hint)
 
 
 def find_uninstalled_modules(source: Source) -> Iterator[Problem]:
     """Yield a problem for each import of the trainable that certainly fails, as its module is not installed here."""
-    for place in source.list_missing_imports():
-        what = f"imports {place.name!r}, and no such module is here"
-        yield Problem(source.where(place), what, "install it, or leave it out")
+    for use in source.list_missing_imports():
+        what = f"imports {use.name!r}, and no such module is here"
+        yield Problem(source.where(use), what, "install it, or leave it out")
 
 
 def _is_bound(name: str, source: Source) -> bool:
     """Return whether a parameter of a `KerasTrainable` certainly has its standard meaning, so that its bounds apply.
 
-    This holds for the parameters of `FRAME`, and for other standard ones that the author's own code does not read. The
-    caller must check that ``source`` is that of a `KerasTrainable`.
+    This holds for those that `KerasTrainable` itself always reads (`standard_hyperparameters.FRAME`), and for other
+    standard ones that the author's own code does not read. The caller must check that ``source`` is that of a
+    `KerasTrainable`.
     """
     return name in standard_hyperparameters.FRAME or (
         standard_hyperparameters.is_standard(name) and not source.author_reads_parameter(name)
@@ -285,23 +287,18 @@ def _describe_values_outside(domain: Domain, bounds: standard_hyperparameters.Bo
         case Tied():
             return None
         case Constant() | Categorical():
-            return next(
-                (
-                    describe_value(value)
-                    for value in domains.list_choices(domain) or ()
-                    if not bounds.accepts(value)
-                ),
-                None,
-            )
+            for value in domains.list_choices(domain) or ():
+                if not bounds.accepts(value):
+                    return describe_value(value)
+            return None
+    # all others are ranges
     low, high = (domains.snap(domain, end) for end in domains.get_finite_bounds(domain, SIGMAS))
     # the values of a range are numbers, and of `Names`, which take a name or a number, only the number matters here
     number = bounds.number if isinstance(bounds, standard_hyperparameters.Names) else bounds
+    must_be_whole = isinstance(number, standard_hyperparameters.Number) and number.whole
     step = domains.get_quantum(domain)
-    if (
-        isinstance(number, standard_hyperparameters.Number)
-        and number.whole
-        and (step is None or step != int(step))
-    ):
+    has_fractions = step is None or step != int(step)
+    if must_be_whole and has_fractions:
         return "numbers that are not whole"
     if bounds.accepts(low) and bounds.accepts(high):  # then all numbers in between are accepted too
         return None
@@ -309,7 +306,7 @@ def _describe_values_outside(domain: Domain, bounds: standard_hyperparameters.Bo
 
 
 def _check_fused(spec: Spec, source: Source) -> Iterator[Problem]:
-    """Yield a problem if trials are to be fused, but the trainable certainly trains one at a time."""
+    """Yield a problem if trials are to be fused, but the trainable certainly trains one at a time: it has no group()."""
     if spec.together == 1 or not source.list_lacking_methods("group"):
         return
     what = f"{spec.training['fuse']}, and {spec.trainable} trains one trial at a time"
@@ -322,7 +319,10 @@ def _check_fused(spec: Spec, source: Source) -> Iterator[Problem]:
 
 
 def _check_workers(spec: Spec, source: Source) -> Iterator[Problem]:
-    """Yield one problem if trials have several workers, but the trainable certainly trains in one process."""
+    """Yield one problem if trials have several workers, but the trainable certainly trains in one process.
+
+    That is so if it lacks one of the methods in `RANKED_METHODS`, as a function does.
+    """
     workers = spec.resources.workers
     if workers > 1:
         missing = source.list_lacking_methods(*RANKED_METHODS)
