@@ -306,7 +306,7 @@ def _describe_values_outside(domain: Domain, bounds: standard_hyperparameters.Bo
 
 
 def _check_fused(spec: Spec, source: Source) -> Iterator[Problem]:
-    """Yield a problem if trials are to be fused, but the trainable certainly trains one at a time: it has no group()."""
+    """Yield a problem if trials are to be fused, but the trainable certainly trains one at a time, without group()."""
     if spec.together == 1 or not source.list_lacking_methods("group"):
         return
     what = f"{spec.training['fuse']}, and {spec.trainable} trains one trial at a time"
