@@ -268,9 +268,8 @@ class Interruption:
             acting.start()
             # an action that waits for a terminal must not keep the next signal from acting
             acting.join(_PATIENCE_S)
-        if (
-            self._may_break and self._acted_on > 1 and hasattr(signal, "pthread_kill")
-        ):  # not on Windows
+        can_resend = hasattr(signal, "pthread_kill")  # not on Windows
+        if self._may_break and self._acted_on > 1 and can_resend:
             self._resend_missed_signal()
 
     def _resend_missed_signal(self) -> None:

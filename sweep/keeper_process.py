@@ -70,18 +70,17 @@ class KeeperServer:
         self._first_request: dict[str, Any] | None = None
         self._log_descriptor = os.dup(2)
         self._accepted: SimpleQueue[KeeperRequest] = SimpleQueue()
-        self._lock = threading.Lock()  # protects the next two
+        self._lock = threading.Lock()  # protects `_is_busy` and `_must_end`
         self._is_busy = False  # whether a command was accepted and has not ended
-        self._must_end = (
-            False  # whether the keeper ends as soon as it is not busy; it then accepts no command
-        )
+        # whether the keeper ends as soon as it is not busy; it then accepts no command
+        self._must_end = False
         self._has_run = False  # whether a command has run
         self._wait_until = time.monotonic() + FIRST_S  # the end of its time, unless a page is open
 
     def serve(self, listener: socket.socket) -> None:
         """Run the command lines that come in at the socket ``listener`` one after another; return when the keeper ends.
 
-        It does if it is not needed any more, or cannot be used by the next command. Each command is sent its exit code
+        It ends if it is not needed any more, or if the next command cannot use it. Each command is sent its exit code
         when it has ended. Call it in the main thread. Does not close ``listener``, at which a thread goes on accepting.
         """
         threading.Thread(
@@ -110,8 +109,8 @@ class KeeperServer:
     def _run_request(self, request: KeeperRequest) -> int:
         """Run a command line with its own streams, folder, environment and signals; return its exit code.
 
-        The code is 1 if it raises an exception, whose traceback it is shown. If Ray stays running, a line on the
-        command's standard error says so, unless the command is quiet. Afterwards standard output and error lead to the
+        If it raises an exception, its standard error gets the traceback, and the code is 1. If Ray stays running, a line
+        on its standard error says so, unless the command is quiet. Afterwards standard output and error lead to the
         keeper's log again; folder, environment, ``sys.path`` and ``sys.argv`` stay those of the command.
         """
         _connect_streams(request.streams)
@@ -120,9 +119,8 @@ class KeeperServer:
         _set_environment(content["environment"])
         sys.path[:] = content["search_path"]
         sys.argv = [content["program"], *content["arguments"]]
-        self._kept_ray.terminal = content[
-            "process"
-        ]  # the id of the process that the user has started
+        # the id of the process that the user has started
+        self._kept_ray.terminal = content["process"]
         interruption.send_exit_code = partial(send_exit_code, request.connection)
         interruption.start_handling_signals()  # before the first one can come
         is_over = threading.Event()  # that the command has ended, so that no signal may reach it

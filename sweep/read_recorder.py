@@ -110,9 +110,8 @@ class ReadRecorder:
         # digest of each of the author's modules that ran, by file
         self._module_digests: dict[str, str] = {}
         self._trial_blocks = 0  # number of open `in_trial` blocks, or more after `record_always`
-        self._busy = (
-            threading.local()
-        )  # its attribute `on` says whether this thread handles an event
+        # its attribute `on` says whether this thread handles an event
+        self._busy = threading.local()
         self._is_installed = False
         self._is_paused = False
         self._handlers: dict[str, Callable[[tuple[Any, ...]], None]] = {

@@ -237,10 +237,7 @@ class Keeper:
             answer = {"reason": str(error) or "it does not answer", "is_busy": True}
         if answer is None:
             answer = {"reason": "it has ended", "is_busy": False, "process": 0}
-        is_refused = (
-            "reason" in answer
-        )  # the answer to a command that runs is only that it is accepted
-        if is_refused:
+        if "reason" in answer:  # it is refused: otherwise the answer only says that it is accepted
             self.close()
             return answer
         self._connection.settimeout(None)  # the command may take any time

@@ -184,18 +184,16 @@ class LiveView(Closing):
         self.standing = Standing(outline)
         self._lock = threading.Lock()  # guards the standing and the lines to be written
         self._queued: list[Text] = []  # lines that the thread writes above the picture next time
-        self._failures_by_type: Counter[str] = (
-            Counter()
-        )  # how often trials failed by each type of error
+        # how often trials failed by each type of error
+        self._failures_by_type: Counter[str] = Counter()
         self._closed = threading.Event()  # set when the thread must end
         self._thread: threading.Thread | None = None  # it draws the picture
         can_draw = console.is_terminal and not console.is_dumb_terminal
         self.plain = not can_draw
         self.ascii_only = is_plain(console.encoding, dict(os.environ))
         self.state = ""  # shown in the picture instead of the sweep's own state, if not empty
-        self._prints_lines = (
-            not quiet and not can_draw
-        )  # a line per ended trial, instead of a picture
+        # whether there is a line for each ended trial, instead of a picture
+        self._prints_lines = not quiet and not can_draw
         self._screen = Screen(console) if can_draw and not quiet else None
         # standard output while the picture is drawn: what is printed then appears above it
         self._own_stdout = Above(console.file, self._tell)
