@@ -60,8 +60,8 @@ def is_running(process: int) -> bool:
     """Return whether the process with the id ``process`` of this machine runs, also if it is another user's.
 
     A zombie does not run: a process that has ended, but whose parent has not waited for it, so that it still has its
-    id. In a container whose first process never waits, it stays a zombie. Those of other users, and on a system
-    without /proc all, cannot be told from running processes, and count as running.
+    id. In a container whose first process never waits, it stays a zombie. Zombies of other users count as running,
+    as do all zombies on a system without /proc.
     """
     try:
         os.kill(process, 0)  # sends no signal, only checks that there is such a process
@@ -233,7 +233,8 @@ class Interruption:
         if number == _SIGHUP and self.asked:
             return
         self._handled += 1
-        if self._is_in_breakable and max(self._handled, self._acted_on) > 1:
+        so_far = max(self._handled, self._acted_on)  # either may have missed some
+        if self._is_in_breakable and so_far > 1:
             raise StoppedAtOnce("stopped at once")
 
     def _read_signals(self, reading_end: int) -> None:

@@ -109,8 +109,8 @@ class KeeperServer:
     def _run_request(self, request: KeeperRequest) -> int:
         """Run a command line with its own streams, folder, environment and signals; return its exit code.
 
-        If it raises an exception, its standard error gets the traceback, and the code is 1. If Ray stays running, a line
-        on its standard error says so, unless the command is quiet. Afterwards standard output and error lead to the
+        If it raises an exception, its standard error gets the traceback, and the code is 1. If Ray stays running, a
+        line on its standard error says so, unless the command is quiet. Afterwards standard output and error lead to the
         keeper's log again; folder, environment, ``sys.path`` and ``sys.argv`` stay those of the command.
         """
         _connect_streams(request.streams)
@@ -252,7 +252,8 @@ class KeeperServer:
     def _admit(self, connection: socket.socket, content: dict[str, Any]) -> bool:
         """Return True if the command with the request ``content`` may run here; the keeper then counts as busy.
 
-        Otherwise send the command the reason and return False. Raises OSError if that fails, as the command is gone.
+        Otherwise send the command the reason and return False. If the reason is that it cannot use the present
+        processes, the keeper ends. Raises OSError if the command is gone.
         """
         with self._lock:
             if self._is_busy or self._must_end:
