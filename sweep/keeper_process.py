@@ -110,8 +110,8 @@ class KeeperServer:
         """Run a command line with its own streams, folder, environment and signals; return its exit code.
 
         If it raises an exception, its standard error gets the traceback, and the code is 1. If Ray stays running, a
-        line on its standard error says so, unless the command is quiet. Afterwards standard output and error lead to the
-        keeper's log again; folder, environment, ``sys.path`` and ``sys.argv`` stay those of the command.
+        line on its standard error says so, unless the command is quiet. Afterwards standard output and error lead to
+        the keeper's log again; folder, environment, ``sys.path`` and ``sys.argv`` stay those of the command.
         """
         _connect_streams(request.streams)
         content = request.content

@@ -308,7 +308,8 @@ def _list_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
     """Record what the function ``reader`` reads or writes; ``arguments`` begins with the path and is not empty.
 
-    What it does with the path is its ``use``, one of those below; the others have functions of their own.
+    `Use` says what each kind of function does with the path. If it is "source", "query" or "process", nothing is
+    recorded here. A file that is copied is read, and its target, the second argument, is written.
     """
     paths = list(_list_paths(arguments[0]))
     match reader.use:
@@ -443,7 +444,7 @@ def _is_writing(arguments: Sequence[Any]) -> bool:
 
 
 def _list_paths(value: Any) -> Iterable[object]:
-    """Yield the paths in an argument, which may be one text, a list, an array or a tensor of texts.
+    """Yield the paths in an argument, which may be one path or text, a list, an array or a tensor of texts.
 
     Nothing is yielded for an open file. A value of any other type, such as a symbolic tensor, is yielded unchanged.
     """
