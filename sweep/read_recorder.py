@@ -332,7 +332,10 @@ class ReadRecorder:
                 self._note_written(path)
 
     def note_network(self) -> None:
-        """Record an unknown read for data from another process or machine, if the author's code caused it."""
+        """Record an unknown read for data from another process or machine, if the author's code caused it.
+
+        So the trial cannot be reused, because nobody can tell whether these data are unchanged.
+        """
         self._note_unknown(_NETWORK_USE)
 
     def note_unknown_source(self, source: str, *, reader: str) -> None:
@@ -458,7 +461,10 @@ class ReadRecorder:
             reads.folders.setdefault(name, digest_listing(resolved, self._written))
 
     def _add_unknown(self, reason: str, place: AuthorLine) -> None:
-        """Add a reason why the reads of the trial cannot be compared later."""
+        """Add an unknown read: ``reason`` says why the trial cannot be reused, as what it read cannot be compared later.
+
+        A reason that was added before is not added again.
+        """
         for reads in self._find_records(place):
             reads.unknown.setdefault(reason, None)
 
@@ -514,7 +520,7 @@ class ReadRecorder:
             self._note_written(args[1])
 
     def _on_library_load(self, args: tuple[Any, ...]) -> None:
-        """Record a shared library that is loaded by its path as read."""
+        """Record a shared library that is loaded by its path as read; one that is loaded by its name is not recorded."""
         # other names are found among the system's libraries
         if isinstance(args[0], str) and os.sep in args[0]:
             self._note_read(args[0], self._add_file)
@@ -535,7 +541,10 @@ class ReadRecorder:
             self._note_written(path)
 
     def _on_variable_set(self, args: tuple[Any, ...]) -> None:
-        """Keep the digest of the value that an environment variable has before the author's code first sets it."""
+        """Keep the digest of the value that an environment variable has before the author's code first changes it.
+
+        Later changes are ignored, as are those that other code makes.
+        """
         name = os.fsdecode(args[0])
         if name not in self._variables_before and self._find_author_line() is not None:
             self._variables_before[name] = digest_environment_variable(name)

@@ -116,13 +116,13 @@ class Above(io.TextIOBase):
 
     def __init__(self, file: IO[str], tell: Callable[[str], None]) -> None:
         self.rich_proxied_file = file  # Rich's consoles write to this instead
-        self._tell = tell  # called with each line that is printed
+        self._tell = tell  # shows a line above the frame
         self._unfinished = ""  # the line that has not ended yet
 
     def write(self, text: str) -> int:
-        """Tell each line that ``text`` ends; of a line that overwrites itself by carriage returns, only the last part.
+        """Show each line that ``text`` ends; of a line that overwrites itself by carriage returns, only the last part.
 
-        The rest is kept until its line ends. Return the number of characters of ``text``.
+        What comes after the last line end is kept until its line ends. Return the number of characters of ``text``.
         """
         *lines, self._unfinished = f"{self._unfinished}{text}".split("\n")
         for line in lines:
@@ -148,7 +148,7 @@ class Above(io.TextIOBase):
             sys.stdout = self
 
     def give_back(self) -> None:
-        """Restore standard output if this file has replaced it, and tell an unfinished line."""
+        """Restore standard output if this file has replaced it, and show an unfinished line."""
         if sys.stdout is self:
             sys.stdout = self.rich_proxied_file
         if self._unfinished:
