@@ -461,9 +461,9 @@ class ReadRecorder:
             reads.folders.setdefault(name, digest_listing(resolved, self._written))
 
     def _add_unknown(self, reason: str, place: AuthorLine) -> None:
-        """Add an unknown read: ``reason`` says why the trial cannot be reused, as what it read cannot be compared later.
+        """Add an unknown read: ``reason`` says why what the trial has read cannot be compared later.
 
-        A reason that was added before is not added again.
+        So the trial cannot be reused. A reason that was added before is not added again.
         """
         for reads in self._find_records(place):
             reads.unknown.setdefault(reason, None)
@@ -520,7 +520,7 @@ class ReadRecorder:
             self._note_written(args[1])
 
     def _on_library_load(self, args: tuple[Any, ...]) -> None:
-        """Record a shared library that is loaded by its path as read; one that is loaded by its name is not recorded."""
+        """Record a shared library that is loaded by its path as read; one that is loaded by its name does not count."""
         # other names are found among the system's libraries
         if isinstance(args[0], str) and os.sep in args[0]:
             self._note_read(args[0], self._add_file)

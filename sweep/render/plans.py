@@ -41,7 +41,7 @@ def rates_lines(curve: RateCurve) -> list[str]:
     """Return lines that draw a learning-rate range test as text: smoothed losses over the logarithm of the rate.
 
     The last two lines have the suggested rates. If fewer than two rates were tried, only a title and one line that says
-    so are returned.
+    why are returned.
     """
     title = f"{RATE} of {format_settings(curve.params, curve.params) or 'the first configuration'}"
     if len(curve.rates) < 2:
@@ -195,7 +195,8 @@ def _list_advice(
     """Yield lines that say what to write in the sweep file to get the fastest setting.
 
     ``times`` is how many times as fast it is as the setting ``file`` of the sweep file, ``params`` are the parameters
-    of the measured configuration. If ``fastest`` is that setting, a single line says so.
+    of the measured configuration. If ``fastest`` is that setting, a single line says so. Otherwise further lines say
+    what to consider if the batch size or the number of replicas is another.
     """
     if fastest == file:
         yield "fastest  what the file says"
@@ -223,7 +224,7 @@ def _list_advice(
 def show_plan(plan: Plan, target: Console) -> None:
     """Print a plan: its facts, its price on other machines, the first configurations, and the distributions of values.
 
-    Facts that are not known or do not apply are left out.
+    Facts that do not apply are left out. ``target`` is the console to print to.
     """
     spec = plan.spec
     target.print(f"{spec.name}: {spec.method} over {spec.trainable}", soft_wrap=True)
@@ -310,7 +311,7 @@ def as_dict(plan: Plan) -> dict[str, Value]:
     """Return a plan as plain data, as `sweep plan --json` prints it.
 
     Among the values are the sweep file, the expected trials, epochs, hours and GPU hours, the first configurations
-    under ``sample``, and a histogram of each parameter. What is unknown or does not apply is None or empty.
+    under ``sample``, and ``histograms`` by parameter. What is unknown or does not apply is None or empty.
     """
     timing = plan.timing
     return {
@@ -658,7 +659,7 @@ def describe_confirming(plan: ConfirmingPlan, name: str) -> str:
     """Describe in one line what `confirm` will train at most, and the time and cost of it as far as they are known.
 
     ``name`` is the name of the sweep. If nothing is left to train, the line says why. If the budget limits the number
-    of seeds, the line says so, and which larger budget would be enough.
+    of seeds, the line says so and, if it is known, which larger budget would be enough.
     """
     if not plan.trials:
         return f"{name}: nothing to train: {plan.over}"
