@@ -109,7 +109,7 @@ class ReadRecorder:
         self._excluded: list[str] = []  # folders of sweep itself, each with a separator at the end
         # digest of each of the author's modules that ran, by file
         self._module_digests: dict[str, str] = {}
-        self._trial_blocks = 0  # number of open `in_trial` blocks, or more after `record_always`
+        self._in_trial = 0  # number of open `in_trial` blocks, or more after `record_always`
         # its attribute `on` says whether this thread handles an event
         self._busy = threading.local()
         self._is_installed = False
@@ -196,15 +196,15 @@ class ReadRecorder:
 
         Blocks may be nested. Reads in other threads are recorded, too.
         """
-        self._trial_blocks += 1
+        self._in_trial += 1
         try:
             yield
         finally:
-            self._trial_blocks -= 1
+            self._in_trial -= 1
 
     def record_always(self) -> None:
         """Record all reads from now on, as if inside `in_trial`, because this process only runs trials."""
-        self._trial_blocks += 1
+        self._in_trial += 1
 
     def exclude(self, folder: Path) -> None:
         """Do not record ``folder`` and what is below it, one of sweep's own such as that of a trial's checkpoints.
@@ -698,7 +698,7 @@ class ReadRecorder:
                 has_seen_sweep_or_ray = True
             frame = frame.f_back
         is_in_main_thread = threading.current_thread() is threading.main_thread()
-        if self._trial_blocks and not is_in_main_thread and not has_seen_sweep_or_ray:
+        if self._in_trial and not is_in_main_thread and not has_seen_sweep_or_ray:
             return AuthorLine("a thread ")
         return None
 
@@ -707,7 +707,7 @@ class ReadRecorder:
 
         Outside of trials, only the top level of a module other than ``__main__`` during its import is recorded.
         """
-        if self._trial_blocks:
+        if self._in_trial:
             return True
         return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__"
 
