@@ -418,6 +418,7 @@ def test_the_streams_of_a_refused_command_that_is_gone_are_closed(
     reads, writes = os.pipe()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gone:
         gone.connect(str(kept.place))
+        gone.shutdown(socket.SHUT_RD)  # so that it certainly is gone when it is answered
         messages.send_request(gone, {"arguments": ["run", "b.yaml"]}, (writes, writes, writes))
     os.close(writes)
     assert select.select([reads], [], [], 10)[0], "the keeper has them still"
