@@ -42,10 +42,13 @@ class ConfirmingPlan:
 def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
     """Return what confirming a sweep will train, at most; if that is nothing, `ConfirmingPlan.over` says why.
 
+    Trials of the confirmation that have ended are not counted again. Without ``confirm`` in the sweep file, the
+    defaults of its keys are used.
+
     Raises:
         RefusedError: if no trial has completed, or the budget of the confirmation does not allow one more seed for
             each remaining finalist.
-        StoreError: if the log is damaged.
+        StoreError: if the log is missing or damaged.
     """
     spec = sweep.spec
     rules = confirmation.make_rules(spec.confirm or Confirm(), spec)
@@ -60,7 +63,7 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
     seeds = _count_seeds(race, rules)
     left = [racer for racer in race.racers if not racer.out]
     done = len(left[0].losses) if left else 0  # all that are left have the same number of seeds
-    epochs = seeds * sum(racer.epochs for racer in left)  # which include all folds
+    epochs = seeds * sum(racer.epochs for racer in left)  # `Racer.epochs` is of one seed, with all its folds
     trials = seeds * len(left) * (rules.folds or 1)
     # the next seed begins when all finalists have trained the present one, so no more than these train at once
     of_one_seed = len(left) * (rules.folds or 1)
@@ -68,8 +71,9 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
         min(earlier_times.count_concurrent_trials(spec, sweep.simulated_gpus), of_one_seed), 1
     )
     hours = _predict_hours(sweep, trials, epochs)
-    limited = not race.over and done + seeds < rules.seeds
-    too_few = limited and done + seeds < FIRST_SEEDS  # with fewer, finalists cannot be compared
+    # the budget, not `Rules.seeds`, determines the number of seeds
+    is_limited = not race.over and done + seeds < rules.seeds
+    too_few = is_limited and done + seeds < FIRST_SEEDS  # with fewer, finalists cannot be compared
     return ConfirmingPlan(
         finalists=len(left),
         seeds=seeds,
@@ -79,7 +83,7 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
         hours=None if hours is None else hours / at_once,
         # of all hours: it does not matter how many trials run at once
         cost=_predict_cost(spec, hours),
-        budget=_get_budget(spec) if limited else "",
+        budget=_get_budget(spec) if is_limited else "",
         larger=_find_larger_budget(rules, runs, FIRST_SEEDS) if too_few else "",
         over=race.over,
     )
@@ -91,17 +95,19 @@ def _count_seeds(race: Race, rules: Rules) -> int:
     Return 0 if the confirmation is over.
     """
     left = [racer for racer in race.racers if not racer.out]
-    each = sum(racer.epochs for racer in left)
-    if race.over or not each:
+    epochs_per_seed = sum(racer.epochs for racer in left)  # one seed of each
+    if race.over or not epochs_per_seed:
         return 0
+    # all that are left have the same number of seeds
     seeds = rules.seeds - len(left[0].losses)
-    if math.isinf(race.allowed):  # its quotient below would be NaN, which `int` refuses
+    if math.isinf(race.allowed):  # there is no budget; the quotient below would be NaN, which `int` refuses
         return seeds
-    return min(seeds, int((race.allowed - race.epochs) // each))
+    unspent = race.allowed - race.epochs
+    return min(seeds, int(unspent // epochs_per_seed))
 
 
 def _get_budget(spec: Spec) -> str:
-    """Return the budget of the confirmation in the sweep file, such as ``20%``; "" if there is none."""
+    """Return the budget of the confirmation in the sweep file, such as ``20%``; "" without ``confirm`` or a budget."""
     if spec.confirm is None or spec.confirm.budget is None:
         return ""
     return spec.confirm.budget
@@ -110,9 +116,10 @@ def _get_budget(spec: Spec) -> str:
 def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: Race) -> None:
     """Raise a `RefusedError`: the confirmation's budget is spent or too small; its hint has a budget that is enough.
 
-    ``runs`` are all trials of the sweep, and ``race`` the state of their confirmation.
+    ``runs`` are all trials of the sweep, and ``race`` the state of their confirmation, which must have ended because
+    the budget does not allow another seed.
     """
-    left = [racer for racer in race.racers if not racer.out]
+    left = [racer for racer in race.racers if not racer.out]  # two or more, as one alone ends it otherwise
     each = sum(racer.epochs for racer in left)
     searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
     share = f"{_get_budget(sweep.spec)} of the search's {searched:,} epochs"
@@ -122,7 +129,9 @@ def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: R
         what = f"{share} is spent: one more fresh seed for each of {finalists} takes {each:,}, with {rest:.0f} left"
     else:
         what = f"{share} is {race.allowed:.0f}, too few: one fresh seed for each of {finalists} takes {each:,}"
-    larger = _find_larger_budget(rules, runs, max(len(left[0].losses) + 1, FIRST_SEEDS))
+    # for one more seed each, and for as many in total as a comparison of finalists needs
+    wanted = max(len(left[0].losses) + 1, FIRST_SEEDS)
+    larger = _find_larger_budget(rules, runs, wanted)
     budgets = f"--budget {larger}"
     if larger != "none":
         budgets += ", or --budget none"
@@ -134,9 +143,9 @@ def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: R
 def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
     """Return a budget for the confirmation that allows each finalist ``wanted`` seeds in total.
 
-    If `Rules.seeds` is lower than ``wanted``, it allows that many. It is a share of the search's epochs such as
-    ``60%``, or ``none`` if there is no limit, nothing was searched, or no share is found in `MOST_TRIES` tries.
-    ``runs`` are all trials of the sweep.
+    If `Rules.seeds` is lower than ``wanted``, it allows that many. It is a share of the epochs of search and baseline
+    such as ``60%``, in whole percent; the present budget if that is enough. It is ``none`` if ``rules`` has no budget,
+    nothing was searched, or no share is found in `MOST_TRIES` tries. ``runs`` are all trials of the sweep.
     """
     searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
     share = rules.share
@@ -144,12 +153,12 @@ def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
         return "none"
     # a larger budget may let more finalists take part, which then need a larger one again: hence the repetition
     for _ in range(MOST_TRIES):
-        race = confirmation.run_race(runs, replace(rules, share=share))
+        with_share = replace(rules, share=share)
+        race = confirmation.run_race(runs, with_share)
         left = [racer for racer in race.racers if not racer.out]
         done = len(left[0].losses) if left else 0
-        if not race.out_of_budget and done + _count_seeds(race, replace(rules, share=share)) >= min(
-            wanted, rules.seeds
-        ):
+        seeds = done + _count_seeds(race, with_share)
+        if not race.out_of_budget and seeds >= min(wanted, rules.seeds):
             return f"{round(100 * share)}%"
         needed = race.epochs + (wanted - done) * sum(racer.epochs for racer in left)
         # in whole percent, always rising
@@ -160,13 +169,13 @@ def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
 def _predict_hours(sweep: ResumableSweep, trials: int, epochs: int) -> float | None:
     """Return the hours that ``trials`` trials with ``epochs`` epochs in total take one after another.
 
-    If minutes end the trials, ``epochs`` is ignored. Return None if nothing of the sweep was timed and no minutes end
-    its trials. Raises `StoreError` if the log is damaged.
+    If minutes end the trials, ``epochs`` is ignored. Return None if no epoch of the sweep was timed and no minutes end
+    its trials. Raises `StoreError` if the log is missing or damaged.
     """
     spec = sweep.spec
     timing = earlier_times.measure_sweep(sweep.folder)
     if spec.minutes is not None:
-        # never None; it counts units, of which a trial has `Spec.length`
+        # a trial is then counted in `Spec.length` units, whose seconds are known even if nothing was measured
         timing = earlier_times.time_units(spec, timing)
         epochs = trials * spec.length
     if timing is None:

@@ -32,12 +32,13 @@ def connect_to_ray(
 ) -> Iterator[Backend]:
     """Start a local Ray, or join the cluster at `Options.address`; yield the backend that trains on it.
 
-    A local Ray that this process keeps warm, or is connected to already, is used again. ``view`` gets the steps of the
-    start. ``leave`` is called with the reason, from another thread, if a local Ray dies. The connection ends with the
-    block.
+    A Ray that this process keeps warm, or is connected to already, is used again and left running after the block; any
+    other connection ends with the block. ``view`` gets the steps of the start. ``leave`` is called with the reason,
+    from another thread, if a local Ray that was started here dies.
 
     Raises:
-        InputError: if Ray does not start, or no cluster is at the address.
+        InputError: if Ray does not start, no cluster is at the address, a Ray that this process is connected to does
+            not suit the options, or a machine of the cluster does not see the results folder.
     """
     say = view.say
     if options.address is None:
@@ -85,13 +86,14 @@ def _connect_locally(
 ) -> Iterator[Cluster]:
     """Start a Ray on this machine, or use the one that this process keeps warm; yield the connection.
 
-    ``say`` prints a line for the user. ``lost`` is called, from another thread, if that Ray dies.
+    Without a Ray that is kept warm, the connection ends with the block. ``say`` prints a line for the user. ``lost`` is
+    called, from another thread, if that Ray dies. Raises InputError if Ray does not start.
     """
     devices = spec.resources.devices(options.simulated_gpus)
     most = options.limit_concurrent(spec)
     start = partial(_start_ray, devices, options.simulated_gpus, most, source.first_imports)
     make_metadata = partial(_make_job_metadata, job, say)
-    kept = kept_ray.get_kept_ray()
+    kept = kept_ray.get_kept_ray()  # None unless this process keeps a Ray warm
     if kept is None:
         connection = start(say, lost, make_metadata)
     else:
@@ -115,13 +117,17 @@ def _start_ray(
 ) -> Iterator[Cluster]:
     """Start a Ray on this machine and yield the connection, which ends with the block.
 
+    If this process is connected to a Ray already, as in a notebook, that one is used and stays. Raises InputError if
+    Ray does not start, or if the present one does not suit.
+
     Arguments:
         devices: devices of one worker.
+        simulated_gpus: number of CPU devices that stand in for GPUs; None for the machine's own GPUs.
         most: limit on concurrent trials; None if there is none.
         first_imports: modules that are imported for the workers while Ray starts.
         say: prints a line for the user.
         lost: called from another thread if the Ray dies.
-        make_metadata: returns the metadata of the sweep's page in Ray's dashboard.
+        make_metadata: returns the metadata of the sweep's page in Ray's dashboard; called once.
     """
     with forking.serving(devices.cpus, devices.real_gpus, first_imports, say) as fork_server:
         # imports Ray, while the fork server imports as well
@@ -130,6 +136,7 @@ def _start_ray(
             local_ray,
         )
 
+        # what happens while Ray starts: this process and the workers import what they need
         start = cluster.Start(
             lost=lost,
             meanwhile=_import_ray_tune,
@@ -146,7 +153,8 @@ def _join_cluster(
 ) -> Iterator[Cluster]:
     """Connect to the running Ray cluster at an address; yield the connection, which ends with the block.
 
-    ``say`` prints a line for the user. Raises `InputError` if no cluster is at the address.
+    A connection of this process that exists already is used and stays. ``say`` prints a line for the user. Raises
+    `InputError` if no cluster is at the address, or if the existing connection does not suit.
     """
     from sweep.backends.ray_tune import cluster
 
@@ -156,9 +164,9 @@ def _join_cluster(
 
 
 def _make_job_metadata(job: Job, say: Callable[[str], None]) -> dict[str, str]:
-    """Return the metadata with which Ray's dashboard shows the sweep as a job.
+    """Return the metadata with which Ray's dashboard shows the sweep as a job: names of job, sweep and user.
 
-    Return {} if this Ray cannot show it, and pass a line that says so to ``say``.
+    Return {} if this Ray cannot show it, and pass a line that says so to ``say``. Imports Ray.
     """
     from sweep.backends.ray_tune import dashboard
 
@@ -167,19 +175,20 @@ def _make_job_metadata(job: Job, say: Callable[[str], None]) -> dict[str, str]:
 
 def _import_ray_tune() -> None:
     """Import the backend with Ray Tune, which takes a second; called while Ray starts in other processes."""
-    import_module("sweep.backends.ray_tune.backend")  # takes a second: Ray Tune is large
+    import_module("sweep.backends.ray_tune.backend")
 
 
 def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resources) -> int:
-    """Connect to the cluster at ``address`` and return how many trials may run there at once.
+    """Connect to the cluster at ``address`` and return how many trials may run there at once, at least 1.
 
-    Machines that it may add are included. ``devices`` are those of one worker, and ``asked`` the sweep file's
-    resources, whose `max_share` limits the number. Raises `InputError` if no trial fits or the cluster does not answer.
+    Machines that it may add are included, and trials that run there now are not subtracted. ``devices`` are those of
+    one worker. ``asked`` are the sweep file's resources: its `max_share` limits the number, `max_concurrent` does not.
+    The connection is ended. Raises `InputError` if no trial fits or the cluster does not answer.
     """
     from sweep.backends.ray_tune import cluster
 
     workers = asked.workers
-    aside = asked.processes - asked.workers
+    aside = asked.processes - asked.workers  # processes of a trial that train nothing, such as parameter servers
     # real GPUs, and no lines for the user
     with cluster.connect(address, None, lambda text: None) as found:
         found.require(devices, workers, aside)  # raises the error if not even one trial fits
@@ -189,17 +198,21 @@ def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resourc
 def sweep_status(standing: Standing) -> SweepStatus:
     """Return the present state of a sweep as Ray's dashboard and metrics show it.
 
-    Open trials without a worker, also paused ones, count as interrupted. An infinite estimate of the time left is None.
+    Open trials without a worker, also paused ones, count as interrupted. The time left is None if it is unknown or the
+    estimate is infinite. What it says of the best trials is None or () while there is none.
     """
     now = time.time()
     best = standing.best
     waiting = len(standing.open) - len(standing.running)
-    counts = {}
+    counts: dict[str, int] = {}
     for status in Status:  # also those that no trial has: their number is 0
         counts[status.value] = standing.ended[status]
+    # these two have not ended
+    counts[Status.RUNNING.value] = len(standing.running)
+    counts[Status.INTERRUPTED.value] = waiting
     left_s = standing.left_s(now)
     return SweepStatus(
-        trials={**counts, Status.RUNNING: len(standing.running), Status.INTERRUPTED: waiting},
+        trials=counts,
         total=standing.total,
         epochs=standing.epochs,
         epochs_per_s=standing.epochs_per_s(now),

@@ -190,7 +190,10 @@ class Coordinator:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the searcher has said that it has no further configuration, now or later; limits do not matter."""
+        """Whether the searcher has said that it has no further configuration, now or later; limits do not matter.
+
+        It may become False again, when a person adds configurations or changes the space or the repeats.
+        """
         return self._upcoming.exhausted
 
     @property
@@ -216,10 +219,11 @@ class Coordinator:
     def left(self) -> int | None:
         """Number of trials of the search and the baseline that are still to start or to resume; None if unknown.
 
-        Paused trials are included. Once `stop_when.gain` has ended the search, the searcher's own configurations do not
-        start any more. Then these remain: configurations that a person has added, each of which counts once, however
-        many trials it is to have; trials that resume; and trials that earlier configurations lack, because `repeats`
-        was raised.
+        Paused trials are included, and so are those of the confirmation that are to resume. Trials whose last worker is
+        not gone yet are not. Once `stop_when.gain` has ended the search, the searcher's own configurations do not start
+        any more. Then these remain: configurations that a person has added, each of which counts once, however many
+        trials it is to have; trials that resume; and trials that earlier configurations lack, because `repeats` was
+        raised.
         """
         to_resume = len(self._to_resume)
         if self.enough:
@@ -240,7 +244,8 @@ class Coordinator:
     def recall(self, event: Event) -> Change:
         """Replay a logged event of an earlier session, before `open`; return its change.
 
-        Raises `OutOfOrder` if it cannot follow the events before it.
+        The session then begins as one that resumes the sweep. Raises `OutOfOrder` if the event cannot follow the events
+        before it.
         """
         self._resumed = True
         return self._update_state(event)
@@ -253,19 +258,22 @@ class Coordinator:
         confirming: bool = False,
         settings: Mapping[str, Value] | None = None,
     ) -> int:
-        """Start a session, after replaying ``events``; return the number of failed trials that will be retried.
+        """Start a session, after replaying ``events``; return the number of failed trials that are opened again.
 
         Logs the start and the changes, then the ends that a killed driver did not log, and queues the open trials. If
         the log cannot be written, the sweep stops with a ``fault``.
 
         Arguments:
             events: earlier events that `recall` has not been called with.
-            retry_failed: whether to retry all trials that failed.
-            confirming: whether to run only the confirmation and leave the search as it is.
+            retry_failed: whether to open all trials that failed again; otherwise the result is 0.
+            confirming: whether to train only trials of the confirmation and the baseline, and leave the search as it
+                is.
             settings: settings of the sweep file that change from now on; see `SweepChanged`.
 
         Raises:
-            RefusedError: if one of ``settings`` cannot be changed.
+            InputError: if the sweep file is not valid with ``settings``; as `RefusedError` if one of them cannot change
+                now. Nothing is logged then.
+            OutOfOrder: if one of ``events`` cannot follow the events before it.
         """
         self._confirming = confirming
         for event in events:
@@ -286,11 +294,15 @@ class Coordinator:
         else:
             retried = 0
         self._queue_open_trials(confirming=confirming)
+        # from now on, the user and the workers are told of new GPU shares
         self._sharing.connect(self._hooks.say, self._hooks.share)
         return retried
 
     def _reopen_failed_trials(self) -> int:
-        """Log for each failed trial that it is tried again, which opens it; return the number of failed trials."""
+        """Log for each failed trial that it is tried again, which opens it; return the number of failed trials.
+
+        The number is the same if the log cannot be written, so that none is opened.
+        """
         again = partial(
             TrialEnded,
             status=Status.INTERRUPTED,
@@ -313,6 +325,7 @@ class Coordinator:
         numbers = [
             number for number in self._open if self._auxiliary.contains(number) or not confirming
         ]
+        # `position` is 0 for a trial that is not paused
         self._to_resume += sorted(
             numbers, key=lambda number: (self._pauses.position(number), number)
         )
@@ -321,8 +334,8 @@ class Coordinator:
         """Choose the next trial for the free worker named ``worker``, log its start, and return the order to train it.
 
         It is a new trial or an open one that continues. Return None if there is none to start now, or if the sweep
-        stops. Paused trials that their rule gives up are ended first. If an earlier sweep has the whole result of the
-        chosen trial, the trial ends with that result and another one is chosen.
+        stops. Paused trials that their rule gives up are ended first. If the chosen trial ends or pauses at once,
+        another one is chosen: an earlier sweep has its result, or its parent's checkpoint cannot be copied.
         """
         while not self._is_stopping():
             self._end_given_up_trials()
@@ -330,7 +343,9 @@ class Coordinator:
             if chosen is None:
                 return None
             trial = self._open_next(chosen)
-            order = None if trial is None else self._prepare_order(trial)
+            if trial is None:
+                continue  # the log could not be written, so the sweep stops
+            order = self._prepare_order(trial)
             if order is not None:
                 return order
         return None
@@ -338,12 +353,12 @@ class Coordinator:
     def _prepare_order(self, trial: OpenTrial) -> Order | None:
         """Return the order with which a worker trains an open trial from now on, and set the trial's stage to training.
 
-        Return None if the trial's whole result was taken from an earlier sweep, if it has ended or pauses, or if the
-        sweep stops. An earlier result is used only if a worker of this session has loaded the same data. Until then,
-        the order has the fingerprints of the data of all earlier results, and the worker reports whether that of its
-        own data is among them (`SameData`).
+        First, the trial gets its parent's checkpoint if it is a copy, and the epochs of an earlier sweep that has
+        trained the same. Return None if the trial ends or pauses by that, or if the sweep stops. An earlier result is
+        used only if a worker of this session has loaded the same data. Until then, the order has the fingerprints of
+        the data of all earlier results, and the worker reports whether that of its own data is among them (`SameData`).
         """
-        if not self._ensure_parent_checkpoint(trial):
+        if not self._ensure_parent_checkpoint(trial):  # the trial has ended as failed
             return None
         answer = self._find_earlier_result(trial, self._known_data)
         if answer is None:
@@ -373,12 +388,14 @@ class Coordinator:
         if ready is not None:
             return ResumeTrial(ready)
         new = self._choose_new(worker)
+        # while a trial of the search is running, its epochs may change what the rule says of paused trials
         if new is not None or self._confirming or self._is_searching():
             return new
         last = self._pauses.find_last()
         if last is not None:
             return ResumeTrial(last)
-        if not self._end_given_up_trials(rest=True):
+        any_ended = self._end_given_up_trials(rest=True)
+        if not any_ended:
             return None
         # the search may be over now, so that the confirmation begins
         return self._choose_new(worker)
@@ -387,8 +404,9 @@ class Coordinator:
         """Return the next new trial; None if there is none to start now.
 
         The order is: the baseline, the search, and the confirmation once no trial of the search is open. The
-        confirmation begins here: from then on, the limits of the search no longer apply. `_all_started` becomes whether
-        the baseline and the search have nothing to start now.
+        confirmation begins here, if the sweep file has ``confirm``: from then on, the limits of the search no longer
+        apply. `_all_started` becomes whether the baseline and the search have nothing to start now. ``worker`` is the
+        name of the worker that is to train the trial.
         """
         started = self._auxiliary.start_baseline_trial()
         if started is None and not self._confirming:
@@ -425,6 +443,7 @@ class Coordinator:
         """Return the place (index in the search) and the parameters of the next trial; None if there is none to start.
 
         After `stop_when.gain` has ended the search, only added configurations and repeats that are still missing start.
+        ``worker`` is the name of the worker that is to train it, which may hold the compiled program of a later trial.
         """
         if not self.enough:
             return self._upcoming.choose(worker)
@@ -471,7 +490,7 @@ class Coordinator:
     def _steer(self, event: SteeringEvent) -> None:
         """Apply a logged event, new or replayed, with which a person changed the sweep or added configurations.
 
-        Notes and stars change nothing here.
+        The ledger and `_present` must have observed it. Notes and stars change nothing here.
         """
         if isinstance(event, SweepChanged):
             self._apply_change(event, self._present.spec)
@@ -482,7 +501,7 @@ class Coordinator:
             self._sharing.set_remaining_trials(self._count_remaining())
 
     def _apply_change(self, event: SweepChanged, after: Spec) -> None:
-        """Use ``after``, the sweep with a logged change, in everything that depends on the sweep file.
+        """Use ``after``, the sweep with the logged change ``event``, in everything that depends on the sweep file.
 
         If the change is new rather than replayed, also call `Hooks.changed`.
         """
@@ -632,10 +651,10 @@ class Coordinator:
         return trial in self._open and self._open[trial].has_worker
 
     def _end_given_up_trials(self, *, rest: bool = False) -> bool:
-        """End the paused trials that their rule gives up, as pruned; return whether any ended.
+        """End the paused trials that their rule gives up, as pruned; return whether there were any.
 
         A trial that a worker still has is left out. With ``rest``, which means that nothing else is left to run, the
-        remaining paused trials end too.
+        remaining paused trials end too. If the log cannot be written, they stay open and the sweep stops.
         """
         ends = []  # all of them first: an end that is logged changes what the rule says
         for end in self._pauses.list_given_up(rest=rest):
@@ -656,7 +675,8 @@ class Coordinator:
     def _ensure_parent_checkpoint(self, trial: OpenTrial) -> bool:
         """Copy the parent's checkpoint to a trial that is a copy, unless the trial has already trained that far.
 
-        If the checkpoint cannot be copied, end the trial as failed and return False; otherwise return True.
+        If the checkpoint cannot be copied, end the trial as failed, or queue it again if it has retries left, and
+        return False. Otherwise return True, also for a trial that is no copy.
         """
         started = trial.started
         if (
@@ -678,7 +698,8 @@ class Coordinator:
     def tick(self) -> list[int]:
         """Check signals and, unless that was done just now, requests, limits and timeouts; end overdue trials.
 
-        Return the trials that were ended since the last call without waiting for their workers, which must be killed.
+        Overdue trials fail, or are queued again if they have retries left. Return the numbers of the trials that were
+        ended since the last call without waiting for their workers, which must be killed.
         """
         self._hooks.look(self)
         if self._timeouts.is_due():
@@ -709,6 +730,7 @@ class Coordinator:
         self._timeouts.record_step(trial, len(progress.epochs), progress.together)
         # what is reported is no longer under way
         self._limits.set_times(self._timeouts.session_s, self._timeouts.under_way_s)
+        # what the step says besides its epochs: compiled structures, data, memory, printed text
         self._upcoming.record_structures(trial, progress)
         if progress.facts.data:
             self._known_data.add(progress.facts.data)
@@ -730,8 +752,11 @@ class Coordinator:
         return self._has_worker(trial)
 
     def _take_same_data(self, trial: OpenTrial, progress: SameData) -> None:
-        """Process a step that says that the worker has loaded the data of an earlier result, and use that result."""
-        if self._record(trial, progress):
+        """Process a step that says that the worker has loaded the data of an earlier result, and use that result.
+
+        Nothing is used if the step ends the trial or makes it pause, or if the log cannot be written.
+        """
+        if self._record(trial, progress):  # its worker may train it on
             self._use_earlier_result_in_training(trial, progress.facts.data or "")
 
     def _take_move(self, trial: OpenTrial, progress: Moves) -> None:
@@ -753,7 +778,7 @@ class Coordinator:
         """
         trial.stage = Stage.OUTGROWN
         if isinstance(progress, Outgrown):
-            trial.accumulate = progress.accumulate
+            trial.accumulate = progress.accumulate  # the micro-batches with which it goes on
         self._record(trial, progress)
 
     def _take_end(self, trial: OpenTrial, progress: Ends) -> None:
@@ -766,9 +791,11 @@ class Coordinator:
         """Log the epochs of a step, and ``end`` if the trial gets there; return whether its worker may train it on.
 
         Epochs that the log has already are left out. The worker may not train it on if the trial has ended or pauses,
-        or if the log cannot be written. If an epoch lacks a required metric, the trial fails there instead of ending as
-        ``end`` says. A failed trial that has retries left is queued again.
+        also for a reason that applies after the step (`_stop_after_step`), or if the log cannot be written. If an epoch
+        lacks a required metric, the trial fails there instead of ending as ``end`` says. A failed trial that has
+        retries left is queued again.
         """
+        # ``failure`` is the end of a trial that lacks a metric, else None
         epochs, failure = self._terms.fresh(trial, progress.epochs, progress.facts)
         end = failure or end
         if end is not None:
@@ -788,9 +815,10 @@ class Coordinator:
         return False
 
     def _stop_after_step(self, trial: OpenTrial, facts: Facts, *, has_new_epochs: bool) -> bool:
-        """End or pause a trial after a step, for the first reason that applies; return whether there was one.
+        """End, pause or interrupt a trial after a step, for the first reason that applies; return whether one did.
 
-        It pauses only if the step has brought new epochs.
+        The reasons are: its last epoch ends it, a user wants it to end, its rule holds it, or the sweep stops and
+        cannot tell the workers so. It pauses only if the step has brought new epochs.
         """
         overdue = trial.make_due_end()
         if overdue is not None:
@@ -838,8 +866,9 @@ class Coordinator:
 
         ``reason`` says why the worker is gone, and ``output`` is what it had printed since its last step. Lost workers
         count towards ``max_restarts``. Lost nodes have a limit of their own, as they are rarely the trial's fault, and
-        nodes that are taken away do not count at all. Also called for each worker that must not be used again
-        (`TrialStep.spoilt`), whose last trial may wait for that.
+        nodes that are taken away do not count at all. A trial that a user wants to end is pruned. For a trial that has
+        no worker, only the output is logged. Also called for each worker that must not be used again
+        (`TrialStep.spoilt`): a trial that waits for that is queued now, and False is returned.
         """
         self._record_output(trial, output)
         if trial in self._to_resume_later:
@@ -895,7 +924,10 @@ class Coordinator:
             self._tell_workers()
 
     def _tell_workers(self) -> bool:
-        """Make workers save and interrupt their trials; return False if they cannot be told, as on a full disk."""
+        """Make workers save and interrupt their trials; return False if they cannot be told, as on a full disk.
+
+        Once they were told, do nothing and return True.
+        """
         self._workers_told = self._workers_told or self._hooks.stop()
         return self._workers_told
 
@@ -935,7 +967,8 @@ class Coordinator:
     def _make_change(self, settings: Mapping[str, Value]) -> Sequence[Event]:
         """Return a sequence with the event that changes ``settings``; empty if they change nothing.
 
-        Raises `RefusedError` if one of them cannot be changed.
+        Raises `InputError` if the sweep file is not valid with them, and `RefusedError` if one of them cannot be
+        changed.
         """
         if not settings:
             return []
@@ -948,26 +981,29 @@ class Coordinator:
 
         Return False if a user has stopped the sweep before all its trials had ended, or if the backend gave up. True
         means that the sweep is finished or that a limit, an error or a fault has ended it; see ``error`` and ``fault``.
-        If a user stopped the sweep when nothing was left to do, ``stopping`` becomes None.
+        If a user stopped the sweep when nothing was left to do, ``stopping`` becomes None. Trials that are interrupted
+        already, as paused ones, stay as they are.
         """
         asked = self._stop_asked
-        total = self._present.all_trials
-        # the request came too late: nothing was left to stop
-        late = asked and self._auxiliary.is_complete(total)
-        self.stopping = None if late else self.stopping
+        # the user's request came too late: nothing was left to stop
+        late = asked and self._auxiliary.is_complete(self._present.all_trials)
+        if late:
+            self.stopping = None
         unfinished = []
-        for trial in self._open:
-            # once the confirmation has begun, open trials of the search stay as they are
-            if self._auxiliary.contains(trial) or not self._confirming:
-                unfinished.append(trial)
+        for number in self._open:
+            # once the confirmation has begun, open trials of the search are left as they are
+            if self._auxiliary.contains(number) or not self._confirming:
+                unfinished.append(number)
         finished = late or (not self.stopping and not unfinished and self._all_started)
-        # a backend may return while trials are left
-        reason = self.stopping or "the backend gave up"
         if finished:
             reason = self.enough or "finished"
-        running = [trial for trial in self._open.values() if trial.stage is not Stage.INTERRUPTED]
+        else:  # a backend may return while trials are left
+            reason = self.stopping or "the backend gave up"
         why = "the sweep failed" if self.error else reason
-        ends = [trial.end(Status.INTERRUPTED, why, Facts()) for trial in running]
+        ends = []
+        for trial in self._open.values():
+            if trial.stage is not Stage.INTERRUPTED:
+                ends.append(trial.end(Status.INTERRUPTED, why, Facts()))
         # stopped, but not by a user or a problem: a limit of the sweep file was reached, which is a regular end
         at_limit = self.stopping is not None and not (asked or self.fault or self.error)
         self._emit(
@@ -1012,7 +1048,7 @@ class Coordinator:
     def _find_earlier_result(self, trial: OpenTrial, known_data: Collection[str]) -> Answer | None:
         """Return an earlier sweep's result that answers a trial or from which it continues; None if there is none.
 
-        The fingerprint of the result's data is in ``known_data``.
+        The fingerprint of the result's data is in ``known_data``. None also if earlier results are not to be used.
         """
         if not self._hooks.memo:
             return None
@@ -1066,8 +1102,9 @@ class Coordinator:
     ) -> bool:
         """Log a trial's epochs up to the one at which it stops or pauses, and ``end`` if it gets there.
 
-        Return False if they were not logged: the log cannot be written, or ``end`` is a failure that stops the whole
-        sweep (`_check_first`).
+        The epochs must follow the last logged one. If one before the last ends the trial or makes it pause, the later
+        ones and ``end`` are dropped, and the caller must log that end or pause. Return False if the log cannot be
+        written, or ``end`` is a failure that stops the whole sweep (`_check_first`).
         """
         return self._check_first(epochs, end) and self._log_epochs(trial, epochs, end)
 
@@ -1090,11 +1127,13 @@ class Coordinator:
     def _split_epochs(
         self, trial: OpenTrial, epochs: Sequence[EpochReported]
     ) -> list[list[EpochReported]]:
-        """Split a trial's next epochs after each of them that may stop it; return at least one part, perhaps empty."""
+        """Split a trial's next epochs after each of them that may stop it; return at least one part, perhaps empty.
+
+        The last part is not split off after the last epoch, so that the trial's end can be logged together with it.
+        """
         parts: list[list[EpochReported]] = [[]]
         for epoch, decided in trial.find_decisions(epochs):
             parts[-1].append(epoch)
-            # no part begins after it, so that the end is logged together with it
             is_last = epoch is epochs[-1]
             if not is_last and (decided or self._ends_trial(epoch)):
                 parts.append([])
@@ -1113,8 +1152,8 @@ class Coordinator:
         """Log events and then update all state with them; return whether they were logged.
 
         First, each event gets the time since the session began, and completed trials that violate a constraint become
-        infeasible. Each change is passed to `Hooks.listen`. If the log cannot be written, nothing changes and the sweep
-        stops.
+        infeasible. Each change is passed to `Hooks.listen`. Then the sweep stops if one of its limits is reached. If
+        the log cannot be written, nothing changes and the sweep stops with a ``fault``. Without events, return True.
         """
         if not events:
             return True

@@ -21,7 +21,10 @@ LOOK_S = 0.1
 
 
 class NotStarted(InputError):
-    """The error that a process in the background has ended before its session began, with the errors of that."""
+    """The error that a process in the background has ended before its session began, with that process's errors.
+
+    ``exit_code`` is that of the process, or 2 if it was 0 or if a signal has killed the process.
+    """
 
     def __init__(self, problems: Iterable[Problem], exit_code: int) -> None:
         super().__init__(problems)
@@ -39,13 +42,13 @@ class Detached:
 def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     """Run ``python -m sweep`` with ``arguments`` in the background; return once its session is in the log.
 
-    ``folder`` is that of the sweep, which the process may still have to create. There is no time limit. The output of
-    the process goes into ``driver.log`` in that folder, in place of an earlier one. If this function is interrupted or
-    fails, the process is ended and its output deleted.
+    ``arguments`` are a command and its options. ``folder`` is that of the sweep, which the process may still have to
+    create. There is no time limit. The output of the process goes into ``driver.log`` in that folder, in place of an
+    earlier one. If this function is interrupted or fails, the process is ended and its output deleted.
 
     The process gets the path of a file, into which it writes a line of JSON: what `describe_start` returns or, if it
-    fails, the document of its error. A growing log alone would not show that it has begun, because the session of
-    another process may be running.
+    fails, the document of its error. This file is deleted in the end. A growing log alone would not show that the
+    process has begun, because the session of another process may be running.
 
     Raises:
         NotStarted: if the process ends before its session has begun.
@@ -63,7 +66,7 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
             stream = output.open("wb")
         driver = start_process(arguments, start, stream)
         while not _has_begun(start, folder):
-            code = driver.poll()
+            code = driver.poll()  # None while it runs
             # a short session may have begun and ended since that was read above, so it is read again
             if code is not None and not _has_begun(start, folder):
                 # below 0: a signal has killed it; 0: it has ended without a session, which is an error here
@@ -91,9 +94,11 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
 def start_process(
     arguments: Sequence[str], start: Path, output: BinaryIO
 ) -> subprocess.Popen[bytes]:
-    """Run ``python -m sweep`` with ``arguments`` in a new session, with ``start`` as its file for `describe_start`.
+    """Start ``python -m sweep`` in a session of its own and return the process without waiting for it.
 
-    Standard output and standard error go into ``output``, which is closed here.
+    ``arguments`` are a command and its options; at least the command. The process writes what `describe_start` returns,
+    or its error, into the file ``start``. Its standard input is empty. Its standard output and standard error go into
+    ``output``, which is closed here.
     """
     command, *rest = arguments
     with output:
@@ -107,15 +112,20 @@ def start_process(
 
 
 def describe_start(folder: ResultsFolder) -> str:
-    """Return the present size of a sweep's log as JSON; the log has grown when the session of this process begins.
+    """Return the present size of a sweep's log as JSON, ``{"log_bytes": N}``; 0 if there is no log.
 
-    Call it when this process has the lock of the sweep, and before the session is in the log.
+    Once the log is larger, the session of this process has begun. So call this when the process has the lock of the
+    sweep, and before the session is in the log.
     """
     return json.dumps({"log_bytes": _find_size(folder.log)})
 
 
 def _has_begun(start: Path, folder: ResultsFolder) -> bool:
-    """Return whether the process that writes the file ``start`` has begun its session, so that the log has grown."""
+    """Return whether the process that writes the file ``start`` has begun its session.
+
+    It has if the log is larger than the size in the file's first line. Return False if the file cannot be read, or if
+    its first line is not such a size but nothing or an error.
+    """
     with suppress(OSError, ValueError, KeyError):  # it has written nothing yet, or an error
         first = start.read_text(encoding="utf-8").partition("\n")[0]
         return bool(_find_size(folder.log) > json.loads(first)["log_bytes"])
@@ -125,15 +135,16 @@ def _has_begun(start: Path, folder: ResultsFolder) -> bool:
 def _read_problems(start: Path, output: Path, exit_code: int) -> list[Problem]:
     """Return why a process has ended: the error document at the end of the file ``start`` or, without one, its output.
 
-    Of the output, that is the lines that begin with ``error:``, or the last line. A process that was killed may have
-    printed nothing; then it is the exit code.
+    Of the file ``output``, that is each line that begins with ``error:``, without this prefix, or else the last line. A
+    process that was killed may have printed nothing; then it is ``exit_code``.
     """
-    with suppress(OSError, ValueError, KeyError):
+    with suppress(OSError, ValueError, KeyError):  # no file, or its last line is no error document
         last = start.read_text(encoding="utf-8").rstrip("\n").rpartition("\n")[2]
         mistakes = json.loads(last)["error"]
         return [
             Problem(
                 mistake["where"],
+                # "IS, expected THAT", or the one that the document has
                 EXPECTED.join(filter(None, (mistake["is"], mistake["expected"]))),
                 mistake["hint"],
             )

@@ -31,17 +31,17 @@ class Timing:
 
     epoch_s: float
     trial_s: float
-    start_s: float
+    start_s: float  # by how much the first trial of a worker exceeds ``trial_s``
     source: str  # origin of the figures, for the reader
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The expected cost of a sweep; ``hours`` is None if no times were measured."""
+    """The expected cost of a sweep; None for what neither a number of trials nor a budget limits."""
 
-    trials: float | None
-    epochs: float | None
-    hours: float | None
+    trials: float | None  # may be a fraction
+    epochs: float | None  # of all trials together
+    hours: float | None  # from the beginning to the end of the sweep; None also without measured times
     trained_s: float | None = None  # seconds of all epochs together; None without a `Timing`
 
 
@@ -49,16 +49,15 @@ def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | 
     """Return how many trials run at once: all that fit on this machine, limited by `max_share` and `max_concurrent`.
 
     ``simulated_gpus`` is the number of logical CPU devices that stand in for GPUs; None for the machine's own GPUs.
-    ``room`` is the number of trials that may run on a cluster, `max_share` included, if they run there. Return 0 if not
-    even one trial fits.
+    ``room`` is the number of trials that may run on a cluster, `max_share` included, if they run there. Then this
+    machine does not matter, but `max_concurrent` does. Return 0 if not even one trial fits.
     """
     if room is None:
-        share = spec.resources.devices(simulated_gpus)
+        worker = spec.resources.devices(simulated_gpus)  # the devices of one of a trial's processes
+        trial = Devices(worker.cpus * spec.resources.processes, spec.resources.trial_gpus)
         gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
-        room = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus).fits(
-            cpus(), gpus
-        )
-        if room:
+        room = trial.fits(cpus(), gpus)
+        if room:  # `count_allowed_trials` would make 1 of 0
             room = count_allowed_trials(room, spec.resources.max_share)
     if spec.resources.max_concurrent == "auto":
         return room
@@ -71,28 +70,30 @@ def price(
     """Return the expected cost of ``trials`` trials of ``per_trial`` epochs each, at most the sweep's budget.
 
     ``concurrent`` is the number of trials at once, at least 1. Without ``timing``, the hours are None, and budgets of
-    time and money do not count. A budget of money is spent at the highest price. If ``trials`` is None, only the budget
-    determines the cost. The number of trials in the result may be a fraction.
+    time and money do not count. With it, the hours include the start of a worker and, unless the budget ends before,
+    are at least those of one whole trial. A budget of money is spent at the highest price. If ``trials`` is None, only
+    the budget determines the cost; what no budget limits is None. The number of trials in the result may be a fraction.
     """
     budget = spec.budget
-    gpus = spec.resources.trial_gpus
+    gpus = spec.resources.trial_gpus  # of one trial
     if trials is None:
         epochs = None
     else:
         epochs = trials * per_trial
+    # the trials and epochs of the result: those that are asked for or, if these are fewer, those in the budget
     if budget.epochs is not None and (epochs is None or epochs > budget.epochs):
         epochs = float(budget.epochs)
-        trials_left: float | None = epochs / per_trial
+        afforded: float | None = epochs / per_trial
     else:
-        trials_left = trials
+        afforded = trials
     if timing is None:
-        return Price(trials_left, epochs, None)
-    each_s = timing.trial_s + per_trial * timing.epoch_s
+        return Price(afforded, epochs, None)
+    each_s = timing.trial_s + per_trial * timing.epoch_s  # of one trial
     seconds, at_once = math.inf, float(concurrent)
-    if trials_left is not None:
-        at_once = max(min(concurrent, trials_left), 1)
+    if afforded is not None:
+        at_once = max(min(concurrent, afforded), 1)
         # a whole trial at least
-        seconds = timing.start_s + max(trials_left * each_s / at_once, each_s)
+        seconds = timing.start_s + max(afforded * each_s / at_once, each_s)
     # budgets as seconds of the sweep; those of GPU hours and money are spent by all concurrent trials together
     limits = [budget.hours * 3600] if budget.hours else []
     if budget.gpu_hours and gpus:
@@ -106,20 +107,21 @@ def price(
         limits.append(budget.money * 3600 / (gpus * at_once * most))
     if limits and min(limits) < seconds:
         seconds = min(limits)
-        trials_left = max((seconds - timing.start_s) * at_once / each_s, 0)
-        epochs = trials_left * per_trial
+        afforded = max((seconds - timing.start_s) * at_once / each_s, 0)
+        epochs = afforded * per_trial
     if epochs is None:
         trained_s = None
     else:
         trained_s = epochs * timing.epoch_s
-    return Price(trials_left, epochs, seconds / 3600 if math.isfinite(seconds) else None, trained_s)
+    return Price(afforded, epochs, seconds / 3600 if math.isfinite(seconds) else None, trained_s)
 
 
 def time_units(spec: Spec, measured: Timing | None) -> Timing:
     """Return the times of trials that end after `minutes`, with the seconds of a unit of `Spec.length` as ``epoch_s``.
 
-    A unit is a hundredth of the minutes or, if the epochs are limited too, an epoch, which is at most its part of the
-    minutes. Without ``measured``, the epochs are taken to fill the minutes, and the other times are 0.
+    ``measured`` has the seconds of epochs. A unit is a hundredth of the minutes or, if the epochs are limited too, an
+    epoch, which is at most its part of the minutes. Without ``measured``, the epochs are taken to fill the minutes, and
+    the other times are 0.
     """
     unit_s = 60 * (spec.minutes or 0.0) / spec.length
     if measured is None:
@@ -135,26 +137,27 @@ def price_units(
     """Return the expected cost of trials that end after `minutes`, as `price` does for trials that end after epochs.
 
     ``per_trial`` is in the units of `Spec.length`, and ``measured`` has the seconds of epochs. The epochs of the result
-    are None if no epoch was measured.
+    are real ones, not units; they are None if no epoch was measured. Then a budget of epochs does not count.
     """
     timing = time_units(spec, measured)
-    epochs = None
+    budget_units = None
     if measured is not None and spec.budget.epochs is not None:
-        # the budget in units
-        epochs = max(round(spec.budget.epochs * measured.epoch_s / timing.epoch_s), 1)
-    in_units = replace(spec, budget=spec.budget.model_copy(update={"epochs": epochs}))
+        budget_units = max(round(spec.budget.epochs * measured.epoch_s / timing.epoch_s), 1)
+    # `price` counts units as its epochs
+    in_units = replace(spec, budget=spec.budget.model_copy(update={"epochs": budget_units}))
     found = price(in_units, trials, per_trial, timing, concurrent)
     if measured is None or found.trained_s is None:
-        trained = None
+        epochs = None
     else:
-        trained = found.trained_s / measured.epoch_s
-    return replace(found, epochs=trained)
+        epochs = found.trained_s / measured.epoch_s
+    return replace(found, epochs=epochs)
 
 
 def gpu_hours(spec: Spec, price: Price, timing: Timing | None) -> float | None:
     """Return the GPU-hours of all trials of a sweep, without the starts of workers.
 
-    Return None if the times or the number of trials are unknown, or if trials use no GPU.
+    ``timing`` must be that from which ``price`` was computed. Return None if the times or the number of trials are
+    unknown, or if trials use no GPU.
     """
     if timing is None or price.trials is None or price.trained_s is None or not spec.resources.gpus:
         return None
@@ -167,8 +170,8 @@ def find_earlier_times(
     """Return the times in the most recent sweep of ``trainable`` in the folder ``results``; None if there is none.
 
     The most recent sweep is the one whose log has changed last. Only sweeps with the same number of simulated GPUs are
-    considered, and only epochs whose ``steps_per_epoch`` occurs in ``sample``. Sweeps without such epochs and damaged
-    ones are skipped.
+    considered. Epochs are used if their trial has the same ``steps_per_epoch`` as a configuration of ``sample``, or
+    lacks it as one of these does. Sweeps without such epochs and damaged ones are skipped.
     """
     # with other lengths, epochs take other times
     lengths = [params.get(EPOCH_LENGTH) for params in sample]
@@ -190,31 +193,33 @@ def measure_sweep(
 ) -> Timing | None:
     """Return the median seconds of an epoch and of a trial besides its epochs; None if no epoch is used.
 
-    The log is read up to the first end of a trial after `MEASURED_EVENTS` events. The start of a worker is the largest
-    time of a trial besides its epochs, minus the median. With ``lengths``, epochs are used only if their
-    ``steps_per_epoch`` (None if not set) is among them. Raises `StoreError` if the log is missing or damaged.
+    The log is read up to the first end or interruption of a trial after `MEASURED_EVENTS` events. The start of a worker
+    is the largest time of a trial besides its epochs, minus the median; both are 0 if no trial has recorded such a
+    time. With ``lengths``, epochs are used only if their ``steps_per_epoch`` (None if not set) is among them. Raises
+    `StoreError` if the log is missing or damaged.
     """
     events: list[Event] = []
     for event in store_log.read(folder.log):
         events.append(event)
         if len(events) >= MEASURED_EVENTS and isinstance(event, TrialEnded):
             break
-    length = {
+    length_by_trial = {
         event.trial: event.params.get(EPOCH_LENGTH)
         for event in events
         if isinstance(event, TrialStarted)
     }
-    epochs = []
-    overheads = {}
+    epochs_s = []
+    overheads_s = {}  # by trial: seconds besides its epochs, at its last end or interruption
     for event in events:
         if isinstance(event, EpochReported) and (
-            lengths is None or length.get(event.trial) in lengths
+            lengths is None or length_by_trial.get(event.trial) in lengths
         ):
-            epochs.append(event.time_s)
+            epochs_s.append(event.time_s)
         if isinstance(event, TrialEnded) and event.facts.overhead_s:
-            overheads[event.trial] = sum(event.facts.overhead_s.values())
-    if not epochs:
+            overheads_s[event.trial] = sum(event.facts.overhead_s.values())
+    if not epochs_s:
         return None
-    each_s = median(overheads.values()) if overheads else 0.0
-    first_s = max(overheads.values(), default=0.0) - each_s
-    return Timing(median(epochs), each_s, first_s, f"sweep {folder.name}")
+    trial_s = median(overheads_s.values()) if overheads_s else 0.0
+    # the trial that took longest is taken to be one with which a worker started
+    start_s = max(overheads_s.values(), default=0.0) - trial_s
+    return Timing(median(epochs_s), trial_s, start_s, f"sweep {folder.name}")
