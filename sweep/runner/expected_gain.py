@@ -79,26 +79,32 @@ class GainSetting:
         if wanted is None or not wanted.asks_for_gain:
             return None
         if spec.confirm is not None:  # finalists are compared by their fresh seeds alone
-            return cls(spec.space, spec.objectives[0], spec.seed, wanted, spec.confirm.seeds)
-        shared = compute_fold_correction(spec.folds)
-        return cls(spec.space, spec.objectives[0], spec.seed, wanted, spec.trials_each, shared)
+            seeds, shared = spec.confirm.seeds, 0.0
+        else:
+            seeds, shared = spec.trials_each, compute_fold_correction(spec.folds)
+        return cls(spec.space, spec.objectives[0], spec.seed, wanted, seeds, shared)
 
 
 def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:
     """Return the rule of a sweep, which asks ``searcher`` for configurations; None if the sweep file sets no gain.
 
     If the method learns, the rule does not use ``searcher``. ``numbering`` is that of the sweep's trials from now on.
+    The rule has observed nothing yet.
     """
     setting = GainSetting.of(spec)
     if setting is None:
         return None
-    return _make_rule(setting, spec, None if spec.search_method.learns else searcher, numbering)
+    used = None if spec.search_method.learns else searcher
+    return _make_rule(setting, spec, used, numbering)
 
 
 def _make_rule(
     setting: GainSetting, spec: Spec, searcher: Searcher | None, numbering: Numbering
 ) -> GainRule:
-    """Return a rule with the ``setting`` of a sweep; ``searcher`` is None if its method learns."""
+    """Return a rule with the ``setting`` of a sweep, which has observed nothing yet.
+
+    ``searcher`` is None if the sweep's method learns. ``numbering`` is that of the sweep's trials from now on.
+    """
     return GainRule(
         setting,
         searcher,
@@ -117,8 +123,8 @@ def measure_expected_gain(folder: ResultsFolder, spec: Spec, first: Spec) -> Exp
     """Return the expected gain of a sweep's next configurations, computed from its log.
 
     Return None if the sweep file does not ask for a gain, if too few configurations have ended, if none is left to try,
-    or if the model cannot predict. ``spec`` is the sweep as it is now, and ``first`` as it was before the changes in
-    the log.
+    if there is no log, or if the model cannot predict. ``spec`` is the sweep as it is now, and ``first`` as it was
+    before the changes in the log.
 
     Raises:
         StoreError: if the log is damaged.
@@ -136,7 +142,7 @@ def measure_expected_gain(folder: ResultsFolder, spec: Spec, first: Spec) -> Exp
     units = _make_units(spec)  # not that of the rule, as it remembers what it has converted
     for change, _ in Ledger(keep_epochs=False).follow(folder.log):
         event = renumber_for_search(change)
-        if event is None:
+        if event is None:  # not of the search
             continue
         rule.observe(event)
         if searcher is not None:
@@ -146,7 +152,10 @@ def measure_expected_gain(folder: ResultsFolder, spec: Spec, first: Spec) -> Exp
 
 
 def _read_numbering(folder: ResultsFolder, first: Spec) -> Numbering:
-    """Return the numbering of a sweep's trials after all changes in its log; ``first`` is the sweep before them."""
+    """Return the numbering of a sweep's trials after all changes in its log; ``first`` is the sweep before them.
+
+    Without a log, it is that of ``first``. Raises `StoreError` if the log is damaged.
+    """
     numbering = Numbering.of(first)
     if not folder.log.exists() or not store_log.is_steered(folder.log):
         return numbering
@@ -180,14 +189,16 @@ class GainRule:
         self._units = units
         self._model = GaussianProcessSearcher(setting.space, (setting.objective,), setting.seed)
         self._configurations = _Configurations(self._model)
+        # gets the events, and passes them on to the model
         self._listener: Searcher = self._configurations
         # the model then sees each configuration as one trial, with mean metrics
         if not numbering.is_plain:
             self._listener = Repeated(self._configurations, numbering)
-        self._fewest = FEWEST_ENDED + len(setting.space.varying)
-        self._asked = 0  # configurations that had ended when the model was asked last
+        # configurations that must have ended before the model is asked
+        self._fewest_ended = FEWEST_ENDED + len(setting.space.varying)
+        self._ended_when_asked = 0  # configurations that had ended when the model was asked last
         self._records = _Records(setting, numbering)
-        self._started: set[int] = set()  # configurations
+        self._started: set[int] = set()  # numbers of the configurations that have started
         self.reason: str | None = None
         """Why the search starts no more configurations; None if it goes on."""
         self.asks = True
@@ -206,25 +217,33 @@ class GainRule:
         self._records.observe(event)
         for translated in [event] if self._units is None else self._units.translate(event):
             self._listener.observe(translated)
-        if self.asks and self.reason is None and isinstance(event, TrialEnded) and self._is_due():
-            self._asked = self._configurations.ended
-            found = self.compute()
-            if found is not None and not found.is_enough:
-                self.reason = found.describe()
+        if not self.asks or self.reason is not None:  # it must not decide, or has decided for good
+            return
+        if not isinstance(event, TrialEnded) or not self._is_due():
+            return
+        self._ended_when_asked = self._configurations.ended
+        found = self.compute()
+        if found is not None and not found.is_enough:
+            self.reason = found.describe()
 
     def _is_due(self) -> bool:
-        """Return whether enough configurations have ended for a first decision, or 5 % more since the last one."""
+        """Return whether enough configurations have ended for a first decision, or 5 % more since the last one.
+
+        Configurations that pause count as well. There must always be at least one more.
+        """
         ended = self._configurations.ended
-        return ended >= self._fewest and ended - self._asked >= max(1, ended // ASKED_SHARE)
+        new = ended - self._ended_when_asked
+        return ended >= self._fewest_ended and new >= max(1, ended // ASKED_SHARE)
 
     def compute(self) -> ExpectedGain | None:
-        """Return the expected gain of the next configurations as of now.
+        """Return the expected gain of the next configurations as of now, with the smallest gain that is enough.
 
-        Return None if too few have ended, if the searcher has none to come, or if the model cannot predict.
+        The next ones are up to `NEXT`, fewer if the searcher has fewer to come. Return None if too few configurations
+        have ended, if the searcher has none to come, or if the model cannot predict.
         """
-        if self._configurations.ended < self._fewest:
+        if self._configurations.ended < self._fewest_ended:
             return None
-        upcoming: list[Params] = []
+        upcoming: list[Params] = []  # stays empty if the method learns: the model then looks at the whole space
         if self._searcher is not None:
             upcoming = list(self._list_upcoming(self._searcher))
             if not upcoming:
@@ -280,7 +299,10 @@ class _Configurations:
         return None
 
     def observe(self, event: Event) -> None:
-        """Let the model observe an event of a configuration; if it ends or pauses for the first time, count it."""
+        """Let the model observe an event of a configuration; if it ends or pauses for the first time, count it.
+
+        The event's ``trial`` must be the number of the configuration.
+        """
         self._model.observe(event)
         if isinstance(event, TrialEnded) and (
             event.status is not Status.INTERRUPTED or event.waits
@@ -298,9 +320,9 @@ class _Records:
         self._scores: dict[int, list[float]] = {}  # of completed trials, by configuration
         self._best: EpochReported | None = None  # last epoch of the best feasible trial
         self._best_loss = math.inf
-        self._examples = 0
-        self._trained_s = 0.0
-        self._trained: set[int] = set()  # configurations
+        self._examples = 0  # number of validation examples
+        self._trained_s = 0.0  # seconds of all epochs
+        self._trained: set[int] = set()  # configurations that have reported an epoch
 
     def observe(self, event: Event) -> None:
         """Record the time of a reported epoch, or the score of a trial that was trained to its end.
@@ -317,13 +339,14 @@ class _Records:
             self._end(event, self._last.pop(event.trial, None))
 
     def _end(self, event: TrialEnded, last: EpochReported | None) -> None:
-        """Record the loss of a trial in its last epoch ``last``, if it was trained to its end (`WHOLE`)."""
+        """Record the loss of a trial in its last epoch ``last``, if it was trained to its end (`WHOLE`).
+
+        Do nothing if it has reported no epoch, or if the objective is absent from the last one or not finite there.
+        """
         if last is None or event.status not in WHOLE:
-            loss = None
-        else:
-            loss = self._setting.objective.loss(last.metrics)
-        # the second is for the type checker: without ``last`` there is no loss
-        if loss is None or last is None:
+            return
+        loss = self._setting.objective.loss(last.metrics)
+        if loss is None:
             return
         self._scores.setdefault(self._numbering.find(event.trial).configuration, []).append(loss)
         # a trial that violates a constraint is not the best one, whatever its score
@@ -336,7 +359,7 @@ class _Records:
         There are one or more, one for each reason; the search goes on only if the expected gain reaches all. ``noise``
         is the standard deviation of the scores of one configuration, as the model estimates it.
         """
-        wanted = self._setting.stop_when
+        wanted = self._setting.stop_when  # has ``gain``, ``gain_per_hour`` or both
         bounds = []
         if wanted.gain == "auto":
             bounds += [self._bound_by_seeds(noise), *self._bound_by_examples()]
@@ -357,19 +380,24 @@ class _Records:
         """Return (difference, description): the smallest difference of two configurations that the seeds can show.
 
         With fewer than `LEAST` seeds, it is one standard error of the difference of two means. ``noise`` is used as the
-        standard deviation if the trials do not show one.
+        standard deviation over seeds if the trials do not show one: no configuration has two scores.
         """
         seeds, shared = self._setting.seeds, self._setting.shared
         spread = compute_spread(self._scores.values())
-        spread = noise if spread is None else spread
+        if spread is None:
+            spread = noise
         if seeds >= LEAST:
+            # as large as is significant about half the time
             difference = compute_detectable_difference(spread, seeds, 2, shared)
             return difference, f"what {seeds} seeds can tell"
         standard_error = compute_error_of_difference(spread, seeds, shared)
         return standard_error, f"the standard error with {counted(seeds, 'seed')}"
 
     def _bound_by_examples(self) -> Sequence[tuple[float, str]]:
-        """Return [(difference, description)] for what the choice of validation examples may explain; [] if unknown."""
+        """Return [(difference, description)] for what the choice of validation examples may explain; [] if unknown.
+
+        The difference is that between two configurations as good as the best one so far.
+        """
         best = self._best
         if best is None:
             return []

@@ -65,6 +65,7 @@ def open_backend(
 
     ``view`` shows the steps of the start. ``leave`` is called with the reason, from another thread, if a local Ray
     dies. With `Options.inline`, trials are trained one after the other in this process, for tests and debuggers.
+    Entering the context manager raises InputError if Ray does not start or no cluster is at `Options.address`.
     """
     if options.inline:
         return _train_inline(options, job, view)
@@ -110,11 +111,15 @@ class DeviceShares(Protocol):
     ) -> None:
         """Begin to announce decisions with ``say``, and to call ``share`` with the new GPU shares of running trials.
 
-        Called after the log has been replayed; before that, nothing is announced.
+        The shares are by trial: all that are to change, in place of those that ``share`` was called with before. Called
+        after the log has been replayed; before that, nothing is announced.
         """
 
     def devices(self, trial: int, params: Params) -> Devices:
-        """Return the devices for a trial that a worker is about to get; ``params`` are the trial's hyperparameters."""
+        """Return the devices for a trial that a worker is about to get; ``params`` are the trial's hyperparameters.
+
+        From now on, the trial counts as one that has these devices.
+        """
 
     def observe(self, change: Change) -> None:
         """Update the measurements with a change of the log, new or replayed."""
@@ -126,7 +131,7 @@ class DeviceShares(Protocol):
         """
 
     def set_remaining_trials(self, left: int | None) -> None:
-        """Set how many trials have not ended, after the sweep was changed; None if unknown."""
+        """Set how many trials of the search and the baseline have not ended, after a change; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,17 +205,20 @@ class EarlierResults(Protocol):
         """Return the result of an equal trial, or of a shorter one with a checkpoint; None if there is none.
 
         The trial ``started`` is to train ``epochs`` epochs and already has ``done``; a shorter result must have more.
-        The fingerprint of the result's data is in ``known_data``.
+        The fingerprint of the result's data is in ``known_data``. The user may be told why there is none.
         """
 
     def list_data(self, started: TrialStarted, epochs: int, done: int = 0) -> tuple[str, ...]:
-        """Return the fingerprints of the data of all earlier results that `recall` may return."""
+        """Return the fingerprints of the data of all earlier results that `recall` may return; () if there are none.
+
+        The arguments are those of `recall`.
+        """
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:
-        """Copy the checkpoints of a result to a trial of this sweep; return the path of the last one.
+        """Copy the checkpoints of a result to trial number ``trial`` of this sweep; return the path of the last one.
 
         The path is relative to the folder of this sweep. Return None if the result has no checkpoint or it cannot be
-        copied.
+        copied; in the second case, the user is told so.
         """
 
 
@@ -221,10 +229,11 @@ def find_earlier_results(
     info: SweepInfo,
     notice: Callable[[str], None],
 ) -> EarlierResults | None:
-    """Return the results of other sweeps in the same folder; None if there are none, or they are not to be used.
+    """Return the results of the other sweeps beside ``folder``; None if no other has begun, or none are to be used.
 
     They are not used without `Options.memo`, for populations, and for trials that end after some minutes, in which
-    machines train different numbers of epochs. ``notice`` prints a line for the user about results that cannot be used.
+    machines train different numbers of epochs. The logs of sweeps with the same code are read now. ``notice`` prints a
+    line for the user about results that cannot be used.
     """
     if not options.memo or spec.population is not None or spec.minutes is not None:
         return None
@@ -257,7 +266,7 @@ class Copied(Protocol):
 
 @runtime_checkable
 class CopyingSearcher(Protocol):
-    """A searcher that may make trials copies of others, as in a population."""
+    """A searcher that may make trials copies of others, as in a population. Trials have their numbers in the search."""
 
     @property
     def waits(self) -> bool:
@@ -270,7 +279,8 @@ class CopyingSearcher(Protocol):
 def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
     """Give a trial that begins as a copy the checkpoint and epochs of its parent; return why that failed, or "".
 
-    ``folder`` is that of the sweep. Do nothing for a trial without a parent.
+    ``folder`` is that of the sweep. Do nothing for a trial without a parent, or one that has a checkpoint already.
+    Raises StoreError if the log cannot be read.
     """
     if started.parent is None:
         return ""
@@ -318,7 +328,9 @@ def evaluate_tests(
 
     They are those of the finalists that are left and of the baseline (`restoring.list_due_tests`).
     ``given`` is the trainable itself if no module contains it, else None. ``is_over`` returns whether no further
-    evaluation may begin. Do nothing if the sweep file has no ``confirm``, or while the confirmation is not over.
+    evaluation may begin. Do nothing if the sweep file has no ``confirm``, while the confirmation is not over, or if the
+    trainable has no test data. Raises RefusedError if another process holds the lock of the sweep, and StoreError if
+    the log cannot be read or written.
     """
     if spec.confirm is None:
         return
@@ -346,7 +358,8 @@ class GainRule(Protocol):
 def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:
     """Return the rule of `stop_when.gain` and `gain_per_hour`; None if the sweep file has neither.
 
-    The rule asks ``searcher`` for the configurations to come, unless the method learns.
+    The rule has observed nothing yet. It asks ``searcher`` for the configurations to come, unless the method learns.
+    ``numbering`` is that of the sweep's trials from now on.
     """
     if spec.stop_when is None or not spec.stop_when.asks_for_gain:
         return None
@@ -359,7 +372,7 @@ def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> Gai
 
 
 def check_receivers(spec: Spec) -> None:
-    """Raise InputError with all environment variables that `notify` names and that are unset or empty."""
+    """Raise InputError with all environment variables that `notify` names and that are unset or empty, if any."""
     if not spec.notify:
         return
     from sweep.runner import notifying
@@ -370,7 +383,8 @@ def check_receivers(spec: Spec) -> None:
 def list_notifiers(spec: Spec, *, confirming: bool) -> list[MakeFollower]:
     """Return a list with one function, which makes a `Notifier`; [] if the sweep file has no ``notify``.
 
-    ``confirming`` says whether the session only confirms finalists.
+    ``confirming`` says whether the session only confirms finalists. If it does not, and the sweep file has ``confirm``,
+    the notice that the search has ended at a limit is kept back, because a confirmation follows (`tell_withheld_end`).
     """
     if not spec.notify:
         return []
@@ -383,7 +397,7 @@ def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
     """Send the notice that the search has ended, if it was kept back for a confirmation that has not begun.
 
     Return once it is sent or given up, after about half a minute at the latest. Do nothing if the sweep file has no
-    ``notify``.
+    ``notify``. Raises StoreError if the log is damaged.
     """
     if not spec.notify:
         return
@@ -421,8 +435,9 @@ def make_change(after: Spec, sweep: Position) -> list[SweepChanged]:
 def carry_out_requests(folder: ResultsFolder, steer: Callable[[SteeringRequest], bool]) -> None:
     """Call ``steer``, such as `Coordinator.steer`, for each pending request of `steering`, and delete the request.
 
-    If ``steer`` raises a `SweepError`, the request is answered with it. If it returns False, that request and later
-    ones stay. Requests to stop are not among them (`stop_requests`).
+    The oldest request is the first. If ``steer`` raises a `SweepError`, the request is answered with it and deleted. If
+    it returns False, that request and later ones stay. Requests to stop are not among them (`stop_requests`). Raises
+    StoreError if an answer cannot be written.
     """
     if not folder.requests.is_dir():  # nobody has ever made one
         return

@@ -66,15 +66,15 @@ def decide(levels: Sequence[Level]) -> Decision:
     least one.
     """
     if not levels[0].speeds:
-        return Decision(levels[0].trials, len(levels) == 1)
+        return Decision(levels[0].trials, settled=len(levels) == 1)
     compared = None
     for before, after in pairwise(levels):
-        if not after.speeds:
-            return Decision(after.trials, False, compared)
+        if not after.speeds:  # measure it next
+            return Decision(after.trials, settled=False, compared=compared)
         compared = before, after
         if gain(before, after) < GAIN:
-            return Decision(before.trials, True, compared)
-    return Decision(levels[-1].trials, True, compared)
+            return Decision(before.trials, settled=True, compared=compared)
+    return Decision(levels[-1].trials, settled=True, compared=compared)
 
 
 def gain(before: Level, after: Level) -> float:
@@ -94,7 +94,8 @@ def gain(before: Level, after: Level) -> float:
 def count_fitting_trials(peak_bytes: float, shares_bytes: Mapping[int, float]) -> int:
     """Return the largest number of trials per GPU with which ``peak_bytes`` times `HEADROOM` fit in a trial's memory.
 
-    ``shares_bytes`` maps numbers of trials per GPU to the bytes of each trial. If no number fits, return the smallest.
+    ``shares_bytes`` maps the numbers of trials per GPU to choose from, one or more, to the bytes of GPU memory that
+    each trial then has. If no number fits, return the smallest.
     """
     fits = []
     for trials, share in shares_bytes.items():
@@ -149,32 +150,34 @@ def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -
     """Return the examples per second of one trial, by structure, while all GPUs train ``trials`` trials each.
 
     ``at_once`` is the number of trials that then run on all GPUs together. An epoch counts only if it was trained on a
-    share of 1/``trials`` of a GPU, and at least 90 % of the GPUs were in use on average during it. Return {} until
-    there are ``at_once`` such epochs that took ``at_once`` times `MEASURED_S` seconds in total. The caller must leave
-    out warm-up epochs.
+    share of 1/``trials`` of a GPU with a speed above 0, and at least 90 % of the GPUs were in use on average during it.
+    Return {} until there are ``at_once`` such epochs that took ``at_once`` times `MEASURED_S` seconds in total. The
+    caller must leave out warm-up epochs.
     """
     own = []  # those on the share of a GPU that each of ``trials`` trials gets
     for epoch in epochs:
         if math.isclose(epoch.gpus * trials, 1) and epoch.examples_per_s > 0:
             own.append(epoch)
-    full = 0.9 * at_once / trials  # GPUs in use; gaps between epochs are not recorded
+    all_gpus = at_once / trials
     counted = []
     for epoch in own:
-        if _average_gpus_in_use(epoch, epochs) >= full:
+        # not all, because gaps between epochs are not recorded
+        if _average_gpus_in_use(epoch, epochs) >= 0.9 * all_gpus:
             counted.append(epoch)
-    # in total; below, of one epoch
-    seconds = math.fsum(epoch.ended - epoch.begun for epoch in counted)
-    if len(counted) < at_once or seconds < MEASURED_S * at_once:
+    counted_s = math.fsum(epoch.ended - epoch.begun for epoch in counted)
+    if len(counted) < at_once or counted_s < MEASURED_S * at_once:
         return {}
-    examples: dict[str, list[tuple[float, float]]] = {}
+    # (examples, seconds) of each epoch, by structure
+    by_structure: dict[str, list[tuple[float, float]]] = {}
     for epoch in counted:
         seconds = epoch.ended - epoch.begun
-        examples.setdefault(epoch.structure, []).append((epoch.examples_per_s * seconds, seconds))
+        examples = epoch.examples_per_s * seconds
+        by_structure.setdefault(epoch.structure, []).append((examples, seconds))
     rates = {}
-    for name, measured in examples.items():
-        total_examples = math.fsum(count for count, _ in measured)
+    for structure, measured in by_structure.items():
+        total_examples = math.fsum(examples for examples, _ in measured)
         total_seconds = math.fsum(seconds for _, seconds in measured)
-        rates[name] = total_examples / total_seconds
+        rates[structure] = total_examples / total_seconds
     return rates
 
 
@@ -205,9 +208,10 @@ class _SharedTrial:
     params: Params
     structure: str = ""
     peak_bytes: float = 0.0
-    begun: EpochsOnShare | None = None  # merged short epochs that are still too short
-    seen: set[float] = field(default_factory=set)  # shares on which it has trained an epoch
-    least: float = 0.0  # smallest share, after it ran out of memory with less
+    # its latest epochs, merged into one that is still too short to measure a speed
+    short_epochs: EpochsOnShare | None = None
+    trained_shares: set[float] = field(default_factory=set)  # on which it has trained an epoch
+    least_share: float = 0.0  # that it may get, after it ran out of memory with less
 
 
 class Sharing:
@@ -222,25 +226,28 @@ class Sharing:
         trials of the search and the baseline, None if unknown; `observe` subtracts those that have ended.
         """
         self._devices = devices
-        self._left = total
-        self._trials: dict[int, _SharedTrial] = {}
-        self._out: dict[int, float] = {}  # trials that workers have, and their shares
-        # smallest of ended trials, by structure: others hold larger programs too
+        self._trials_left = total  # that have not ended; None if unknown
+        self._trials: dict[int, _SharedTrial] = {}  # that have not ended
+        self._shares: dict[int, float] = {}  # of the trials that workers have
+        # smallest memory peak of ended trials, by structure: others hold larger programs too
         self._peaks: dict[str, float] = {}
         self._memory_bytes: float | None = None  # of one GPU
         self._epochs: deque[EpochsOnShare] = deque(maxlen=REMEMBERED)
         self._speeds: dict[int, Mapping[str, float]] = {}  # by trials per GPU
         self._decision = Decision(1, False)
-        self._told: Mapping[int, float] = {}
+        self._sent_shares: Mapping[int, float] = {}  # new ones that running trials were told of
         self._at_once = at_once
         self._say: Callable[[str], None] = lambda text: None
-        self._share_anew: Callable[[Mapping[int, float]], None] = lambda wanted: None
+        self._send_shares: Callable[[Mapping[int, float]], None] = lambda wanted: None
 
     def connect(
         self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]
     ) -> None:
-        """Start announcing decisions with ``say`` and new shares with ``share``, after the log has been replayed."""
-        self._say, self._share_anew = say, share
+        """Start announcing decisions with ``say`` and new shares with ``share``, after the log has been replayed.
+
+        ``share`` gets the new GPU shares by trial: all that are to change, in place of those of the call before.
+        """
+        self._say, self._send_shares = say, share
 
     @property
     def room(self) -> int:
@@ -252,12 +259,11 @@ class Sharing:
 
         If the trial was sent a new share before, that message is withdrawn.
         """
-        share = self._out[trial] = self._compute_share(
-            self._trials.setdefault(trial, _SharedTrial(params))
-        )
-        if trial in self._told:  # its new share is in effect, or impossible
+        measured = self._trials.setdefault(trial, _SharedTrial(params))
+        share = self._shares[trial] = self._compute_share(measured)
+        if trial in self._sent_shares:  # its new share is in effect, or impossible
             self._announce_shares(
-                {number: wanted for number, wanted in self._told.items() if number != trial}
+                {number: wanted for number, wanted in self._sent_shares.items() if number != trial}
             )
         return replace(self._devices, gpus=share)
 
@@ -269,7 +275,7 @@ class Sharing:
         match change:
             case Started(trial) | Reopened(trial):
                 self._trials[trial.number] = _SharedTrial(trial.params)
-                # 1 more if it had ended before; new trials count already
+                # a reopened trial had ended, so that there is 1 more; a new one counts already
                 if trial.reopened and trial.role is not Role.CONFIRM:
                     self._change_remaining(1)
             # with ``memo``, another sweep has trained the epoch, perhaps on other GPUs
@@ -277,7 +283,7 @@ class Sharing:
                 self._record_epoch(event, self._trials[trial.number])
             case Interrupted(trial, event) | Ended(trial, event):
                 self._learn_structure(trial.number, event.facts)
-                self._out.pop(trial.number, None)
+                self._shares.pop(trial.number, None)
                 if isinstance(change, Ended):
                     if trial.role is not Role.CONFIRM:
                         self._change_remaining(-1)
@@ -291,16 +297,16 @@ class Sharing:
         Called after the sweep was changed. If more are left now, and the largest number of trials per GPU that was
         tried is the best so far, larger numbers may be tried as well.
         """
-        more = self._left is not None and (left is None or left > self._left)
-        gain = self._decision.gain
-        if more and (gain is None or gain >= GAIN):
+        more = self._trials_left is not None and (left is None or left > self._trials_left)
+        last_gain = self._decision.gain  # None if no two numbers were compared
+        if more and (last_gain is None or last_gain >= GAIN):
             self._decision = replace(self._decision, settled=False)
-        self._left = left
+        self._trials_left = left
 
     def _change_remaining(self, more: int) -> None:
         """Add ``more``, which may be negative, to the number of trials that have not ended, if that is known."""
-        if self._left is not None:
-            self._left += more
+        if self._trials_left is not None:
+            self._trials_left += more
 
     def record_step(self, trial: int, progress: Progress) -> None:
         """Update the measurements with the parts of a worker's step that are not in its events.
@@ -310,20 +316,23 @@ class Sharing:
         """
         self._learn_structure(trial, progress.facts)
         match progress:
-            case Crowded():
-                share = self._out.pop(trial, 1.0)
+            case Crowded():  # it ran out of memory
+                share = self._shares.pop(trial, 1.0)
                 least = min(2 * share, 1.0)
                 self._trials[trial].least = least
                 self._say(
                     f"trial {trial}: out of memory on {_format_share(share)}; it goes on with {_format_share(least)}"
                 )
-            case Moves():
-                self._out.pop(trial, None)
+            case Moves():  # its worker has given it up
+                self._shares.pop(trial, None)
             case _:
                 pass
 
     def _learn_structure(self, trial: int, facts: Facts) -> None:
-        """Record the structure of a trial from its facts, also for its epochs that are measured already."""
+        """Record the structure of a trial from its facts, also for its epochs that are measured already.
+
+        Do nothing if the facts have no structure, or if the trial has ended.
+        """
         there = self._trials.get(trial)
         if there is None or facts.structure is None or there.structure == facts.structure:
             return
@@ -335,29 +344,34 @@ class Sharing:
     def _record_epoch(self, event: EpochReported, trial: _SharedTrial) -> None:
         """Record the memory and the speed of an epoch that a trial trained on its share, and decide anew.
 
-        The speed of the first epoch on a share is left out, unless the epoch says that nothing was compiled. Short
-        epochs are merged.
+        The speed of the first epoch on a share is left out, unless it is the trial's first one and says that nothing
+        was compiled. Epochs shorter than `LEAST_S` are merged with the next ones until they are long enough; only then
+        is there a decision.
         """
-        gpus = event.measures["gpus"]
         measures = event.measures
+        gpus = measures["gpus"]
         self._memory_bytes = measures.get("gpu_memory_bytes", self._memory_bytes)
         trial.peak_bytes = max(trial.peak_bytes, measures.get("gpu_memory_peak_bytes", 0.0))
         # in a worker that has trained a trial of the same structure, even the first epoch compiles nothing
-        is_warm = gpus in trial.seen or (event.epoch == 1 and measures.get("compile_s") == 0.0)
+        is_warm = gpus in trial.trained_shares or (
+            event.epoch == 1 and measures.get("compile_s") == 0.0
+        )
         if is_warm and event.examples_per_s:
             begun = event.time - event.time_s
             epoch = EpochsOnShare(
                 event.trial, trial.structure, gpus, begun, event.time, event.examples_per_s
             )
-            trial.begun = epoch = merge_epochs(trial.begun, epoch)
-            if epoch.ended - epoch.begun >= LEAST_S:
-                trial.begun = None
-                self._epochs.append(epoch)
+            merged = merge_epochs(trial.short_epochs, epoch)
+            if merged.ended - merged.begun >= LEAST_S:
+                trial.short_epochs = None
+                self._epochs.append(merged)
                 self._decide()
-        trial.seen.add(gpus)
+            else:
+                trial.short_epochs = merged
+        trial.trained_shares.add(gpus)
 
     def _keep_peak(self, trial: _SharedTrial) -> None:
-        """Remember the memory peak of an ended trial for its structure, if it is the smallest so far."""
+        """Remember the memory peak of an ended trial for its structure, if it has one and it is the smallest so far."""
         if trial.peak_bytes:
             known = self._peaks.get(trial.structure, trial.peak_bytes)
             self._peaks[trial.structure] = min(known, trial.peak_bytes)
@@ -384,13 +398,13 @@ class Sharing:
         peaks = self._known_peaks()
         if before.settled or self._memory_bytes is None or not peaks:
             return
+        # by trials per GPU: how many trials then run at once
         at_once = {trials: self._at_once(1 / trials) for trials in TRIALS}
-        # a level that is never full cannot be measured
-        enough = math.inf if self._left is None else self._left
+        left = math.inf if self._trials_left is None else self._trials_left
         tried = {}
         for trials, count in at_once.items():
-            # also the levels up to now, which were measured before
-            if trials <= now or count <= enough:
+            # with fewer trials than run at once, a number cannot be measured; those up to now were measured before
+            if trials <= now or count <= left:
                 tried[trials] = count
         if now not in self._speeds and (found := measure_speeds(self._epochs, now, at_once[now])):
             self._speeds[now] = found
@@ -403,9 +417,10 @@ class Sharing:
             levels.append(Level(trials, at_once[trials], self._speeds.get(trials, {})))
         self._decision = decide(levels)
         if self._decision != before:
-            self._epochs.clear()  # the next speeds are measured from new epochs alone
+            # the next speeds are measured from new epochs alone
+            self._epochs.clear()
             for trial in self._trials.values():
-                trial.begun = None
+                trial.short_epochs = None
             # otherwise there is nothing new to say: no other number was compared or chosen
             if self._decision.compared != before.compared or self._decision.trials != now:
                 self._say(
@@ -416,23 +431,25 @@ class Sharing:
 
     def _announce_shares(self, wanted: Mapping[int, float]) -> None:
         """Send running trials ``wanted``, their new GPU shares by trial, in place of those that were sent before."""
-        self._told = wanted
-        self._share_anew(wanted)
+        self._sent_shares = wanted
+        self._send_shares(wanted)
 
     def _list_changed_shares(self) -> Iterator[tuple[int, float]]:
-        """Yield (trial, new GPU share) for each running trial whose share changes."""
-        for number, share in self._out.items():
-            if (wanted := self._compute_share(self._trials[number])) != share:
+        """Yield (trial, new GPU share) for each running trial whose share changes by the present decision."""
+        for number, share in self._shares.items():
+            wanted = self._compute_share(self._trials[number])
+            if wanted != share:
                 yield number, wanted
 
     def _compute_share(self, trial: _SharedTrial) -> float:
         """Return the GPU share of a trial: the decided one, or more if it needs or has needed more memory."""
+        decided = self._decision.trials  # per GPU
         peak = self._find_peak(trial)
         if peak is None:
-            fit = self._decision.trials
+            fitting = decided
         else:
-            fit = count_fitting_trials(peak, self._compute_memory_shares())
-        return max(1 / min(self._decision.trials, fit), trial.least)
+            fitting = count_fitting_trials(peak, self._compute_memory_shares())
+        return max(1 / min(decided, fitting), trial.least_share)
 
     def _find_peak(self, trial: _SharedTrial) -> float | None:
         """Return the expected memory peak of a trial in bytes: the largest known one of the structures it may have.
@@ -448,7 +465,10 @@ class Sharing:
         return max(own or known.values(), default=None)
 
     def _compute_memory_shares(self) -> dict[int, float]:
-        """Return the bytes of GPU memory for each trial, by the number of trials per GPU."""
+        """Return the bytes of GPU memory for each trial, by the number of trials per GPU (`TRIALS`).
+
+        Until an epoch has reported the memory of a GPU, it counts as 0.
+        """
         whole = self._memory_bytes or 0.0
         shares = {}
         for trials in TRIALS:
@@ -457,9 +477,9 @@ class Sharing:
 
 
 def describe_decision(decision: Decision, peak_bytes: float, memory_bytes: float) -> str:
-    """Return a decision and its reason in words; ``peak_bytes`` is the largest memory peak of a trial.
+    """Return a decision and its reason in words, such as "2 trials per GPU were 1.30 times as fast as 1; ...".
 
-    ``memory_bytes`` is the memory of one GPU.
+    ``peak_bytes`` is the largest memory peak of a trial, and ``memory_bytes`` the memory of one GPU.
     """
     peak = f"a trial takes {peak_bytes / 1e9:.2g} of {memory_bytes / 1e9:.3g} GB"
     if decision.compared is None:
@@ -474,6 +494,7 @@ def describe_decision(decision: Decision, peak_bytes: float, memory_bytes: float
 
 
 def _format_trials_per_gpu(count: int) -> str:
+    """Return a number of trials per GPU in words, such as "one trial a GPU"."""
     if count == 1:
         return "one trial a GPU"
     return f"{count} trials a GPU"

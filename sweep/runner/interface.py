@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class Options:
     """Options of a session that are not in the sweep file."""
 
-    address: str | None = None
+    address: str | None = None  # of the Ray cluster to join; None: start a local Ray
     max_concurrent: int | None = None
-    simulated_gpus: int | None = None
-    reuse: bool = True
-    inline: bool = False
-    memo: bool = True
+    simulated_gpus: int | None = None  # CPU devices that stand in for GPUs; None: real GPUs
+    reuse: bool = True  # a worker trains one trial after another; False: a fresh process for each
+    inline: bool = False  # train in this process, without Ray
+    memo: bool = True  # use the results of equal trials of earlier sweeps
     retry_failed: bool = False  # when a sweep is resumed
     confirming: bool = False  # the search has ended; only the confirmation is run
     profile: bool = False
@@ -36,7 +36,7 @@ class Options:
     embedded: bool = False  # the process belongs to the user and must survive the sweep
 
     def limit_concurrent(self, spec: Spec) -> int | None:
-        """Return the lower of the limits on concurrent trials in the sweep file and the options.
+        """Return the lower of the limits on concurrent trials (`max_concurrent`) in the sweep file and the options.
 
         Return None if neither sets a number; ``auto`` in the sweep file is none.
         """
@@ -44,10 +44,10 @@ class Options:
         return min((bound for bound in bounds if isinstance(bound, int)), default=None)
 
     def opening(self, folder: ResultsFolder) -> list[str]:
-        """Return the lines that a session prints at its beginning.
+        """Return the lines that a session prints at its beginning: none, one or two.
 
-        There is one if ``verbose`` is set, and one if there are ``simulated_gpus``. ``folder`` is the
-        sweep's, whose debug log the first one names.
+        There is one if ``verbose`` is set, and one if there are ``simulated_gpus``. ``folder`` is the sweep's, whose
+        debug log the first one names.
         """
         lines = []
         if self.verbose:
@@ -98,7 +98,10 @@ class View(Protocol):
 
 
 def say_once(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function that passes each distinct line to ``say`` only once, although several workers may send it."""
+    """Return a function that passes each distinct line to ``say`` only once, although several workers may send it.
+
+    Lines are distinct unless they are equal. All that were passed on are kept as long as the function.
+    """
     said: set[str] = set()
 
     def notice(text: str) -> None:

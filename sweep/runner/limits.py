@@ -55,7 +55,8 @@ class ExpectedGain:
     def describe(self) -> str:
         """Return the comparison of the two gains, such as ``expected gain of the next 8 configurations 0.1 >= 0.05``.
 
-        The reason of the smallest gain follows in parentheses.
+        The reason of the smallest gain follows in parentheses. Both are rounded to two digits, so that gains that look
+        equal may still be compared with ``<``.
         """
         sign = ">=" if self.is_enough else "<"
         next_ones = counted(self.configurations, "configuration")
@@ -72,21 +73,21 @@ class Limits:
         self._is_timed = False  # the log has the driver's own clock for this session
         # whether the confirmation trains now, whose time does not count towards the budget of hours
         self._is_confirming = False
-        self._last_time: float | None = None
-        self._gpu_s = 0.0
+        self._last_time: float | None = None  # of the last event, if the log is not timed
+        self._gpu_s = 0.0  # GPU-seconds of the epochs so far
         self._under_way_s = 0.0  # training time of running trials since their last report
         self._epochs = 0
         self._cost = 0.0
-        self._since_better = 0
+        self._since_better = 0  # trials that have ended since the best completed one
         self._failures: list[Params] = []  # configurations that failed in a row
         self._last_failure = ""
         self._alike = 0  # failures in a row, regardless of parameters and for the last reason
-        self._best_loss: float | None = None
-        # the report with the best loss, and that loss
+        self._best_loss: float | None = None  # of completed trials, at their ends
+        # the best loss of all epochs, and the report with it
         self._best_report: tuple[float, EpochReported] | None = None
 
     def _set_limits(self, spec: Spec) -> None:
-        """Read the limits from a sweep file; nothing that was counted changes."""
+        """Set the limits to those of a sweep file; nothing that was counted changes."""
         self._objective = spec.objectives[0]
         self._target = spec.metrics[0].target
         self._budget = spec.budget
@@ -95,8 +96,8 @@ class Limits:
             if cap is not None:
                 caps.append(cap)
         self.cap = min(caps, default=None)  # configurations to try in all sessions together
-        if spec.stop_when:
-            self._patience = spec.stop_when.no_improvement  # `GainRule` checks the other settings
+        if spec.stop_when:  # `GainRule` checks its other settings
+            self._patience = spec.stop_when.no_improvement  # trials without a better one; None: no limit
         else:
             self._patience = None
         self._max_failures = spec.max_failures
@@ -126,7 +127,7 @@ class Limits:
     def set_times(self, session_s: float, under_way_s: float) -> None:
         """Set the seconds that this session has run, and that running trials have trained since their last reports.
 
-        ``session_s`` is ignored while the confirmation trains.
+        ``session_s`` is ignored while the confirmation trains (`observe_confirmation`).
         """
         self._is_timed = True
         if not self._is_confirming:
@@ -136,7 +137,8 @@ class Limits:
     def observe(self, change: Change) -> None:
         """Count a change of the search or of a session: time and spending, failures, and trials without improvement.
 
-        The start of a session sets the failures in a row to 0.
+        The start of a session sets the failures in a row to 0. The end of a session is ignored if the confirmation
+        trains.
         """
         match change:
             case SessionChange(SessionStarted(time=now)):
@@ -194,7 +196,10 @@ class Limits:
             self._best_report = loss, event
 
     def _describe_target(self) -> str | None:
-        """Return in words which trial has reached the target; None if none has."""
+        """Return in words which trial of the search has reached the target; None if none has, or there is no target.
+
+        It is the trial with the best epoch so far, even if another one has reached the target before.
+        """
         if self._best_report is None:
             return None
         _, best = self._best_report
@@ -209,18 +214,18 @@ class Limits:
         Counted are the different configurations that failed, and trials that failed for the same reason regardless of
         their parameters.
         """
-        if event.status is Status.FAILED:
-            if not event.regardless:
-                self._alike = 0
-            elif event.reason == self._last_failure:
-                self._alike += 1
-            else:
-                self._alike = 1
-            self._last_failure = event.reason
-        else:
+        if event.status is not Status.FAILED:
             self._failures.clear()
             self._alike = 0
-        if event.status is Status.FAILED and trial.params not in self._failures:
+            return
+        if not event.regardless:  # it had read a parameter, which may be the cause
+            self._alike = 0
+        elif event.reason == self._last_failure:
+            self._alike += 1
+        else:
+            self._alike = 1
+        self._last_failure = event.reason
+        if trial.params not in self._failures:
             self._failures.append(trial.params)
 
     def _count_towards_plateau(self, trial: TrialState, event: TrialEnded) -> None:
@@ -229,8 +234,9 @@ class Limits:
         Only completed, infeasible and pruned trials count, without those that pause or were paused until the end; only
         a completed one can be better.
         """
+        # ``waits``: it pauses, or was paused until the search was over, which does not show that it makes no progress
         if event.waits or event.status not in JUDGED:
-            return  # paused trials that are pruned when the search is over do not show that it makes no progress
+            return
         completed = event.status is Status.COMPLETED
         loss = self._objective.loss(trial.last)
         if completed and loss is not None and (self._best_loss is None or loss < self._best_loss):
@@ -240,17 +246,17 @@ class Limits:
             self._since_better += 1
 
     def _clock(self, event: Event) -> None:
-        """Set the time of the session to that of an event, by the driver's clock if the log has it.
+        """Set the time of the session to that of an event, by the driver's clock if the log has it (``driven_s``).
 
         For a log of an earlier release, add the time since the last event by the clocks of the nodes. `SessionStarted`
-        and `ModelTested` events are ignored.
+        and `ModelTested` events are ignored, and so is one without ``driven_s`` in a session that has others with it.
         """
         if isinstance(event, SessionStarted | ModelTested):
             return
         if event.driven_s is not None:
             self._is_timed = True
             self._session_s = event.driven_s
-        elif not self._is_timed:  # the log of an earlier release: use the clocks of the nodes
+        elif not self._is_timed:  # the log of an earlier release: use the clocks of the nodes, which may go back
             last = self._last_time or event.time
             now = event.time
             self._session_s += max(now - last, 0.0)
@@ -282,11 +288,11 @@ class Limits:
     def _describe_spent_budget(self) -> str | None:
         """Return in words which budget is spent, such as ``budget of 4 GPU hours``; None if none is.
 
-        The budgets are hours, GPU hours, epochs and money; the first one that is spent is returned. The time that
-        running trials have trained since their last reports is included, at the highest price.
+        The budgets are hours, GPU hours, epochs and money; the first one of these that is spent is returned. The time
+        that running trials have trained since their last reports is included, at the highest price.
         """
         budget = self._budget
-        under_way_gpu_s = self._under_way_s * self._bounds.gpus
+        under_way_gpu_s = self._under_way_s * self._bounds.gpus  # `gpus` are those of a trial
         for limit, spent, unit in (
             (budget.hours, (self._earlier_s + self._session_s) / 3600, "hours"),
             (budget.gpu_hours, (self._gpu_s + under_way_gpu_s) / 3600, "GPU hours"),
@@ -349,21 +355,21 @@ class Timeouts:
     def is_due(self) -> bool:
         """Return whether timeouts are to be checked now: at least `LOOK_S` seconds after this last returned True.
 
-        If more than `_ABSENT_S` seconds have passed, the driver itself was stopped or busy, and that time is not
-        counted as time of the trials.
+        The first time, the seconds count from the beginning of the session. If more than `_ABSENT_S` seconds have
+        passed, the driver itself was stopped or busy, and that time is not counted as time of the trials.
         """
         late = self._clock() - self._looked
         if late < LOOK_S:
             return False
         self._looked += late
-        if late > _ABSENT_S:
+        if late > _ABSENT_S:  # the trials get that time back
             for trial in self._running.values():
                 # it may have reported since the last check: its time must not begin in the future
                 trial.since = min(trial.since + late, self._looked)
         return True
 
     def stamp(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return the events, each with the seconds since this session began as its ``driven_s``.
+        """Return the events, each with the seconds since this session began as its ``driven_s``, to a millisecond.
 
         `SessionStarted` and `ModelTested` events have no such seconds and are returned as they are.
         """
@@ -387,8 +393,8 @@ class Timeouts:
     def record_step(self, number: int, epochs: int, together: float = 1.0) -> None:
         """Record that trial ``number`` has reported ``epochs`` epochs, and start waiting for its next report.
 
-        ``epochs`` may be 0. ``together`` is the number of trials that the worker trains at once. Does nothing for a
-        trial that is not timed.
+        ``epochs`` may be 0; otherwise the seconds since its last report are those of so many epochs of equal length.
+        ``together`` is the number of trials that the worker trains at once. Does nothing for a trial that is not timed.
         """
         trial = self._running.get(number)
         if trial is None:
@@ -414,7 +420,8 @@ class Timeouts:
     def list_overdue(self) -> Iterator[tuple[int, str]]:
         """Yield (trial, reason to end it) for each running trial that has taken too long.
 
-        The limits are `trial_hours` and `epoch_minutes` or, without the latter, a bound by the epochs measured so far.
+        The limits are `trial_hours`, for all of its training in all sessions, and `epoch_minutes` since its last report
+        or, without the latter, a bound by the epochs measured so far. Trials may be ended while this is iterated.
         """
         now = self._clock()
         # a copy: the caller ends trials in between

@@ -32,10 +32,13 @@ class Tries(Protocol):
     """The methods that the test needs of a trainable; `KerasTrainable` has them."""
 
     def begin(self, assignment: Assignment) -> None:
-        """See `sweep.contract.Trainable`."""
+        """Prepare a trial: build the model and load the data; see `sweep.contract.Trainable`."""
 
     def try_rates(self, rates: Sequence[float]) -> Iterable[float]:
-        """Make one update at each rate, in order, and yield the loss of its batch after each."""
+        """Make one update at each rate, in order, and yield the loss of its batch after each.
+
+        Each update is made when its loss is requested.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,10 @@ class RateCurve:
 def list_rising_rates(
     lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDATES
 ) -> list[float]:
-    """Return ``updates`` rates, two or more, from ``lowest`` to ``highest``, each larger by the same factor."""
+    """Return ``updates`` rates, two or more, from ``lowest`` to ``highest``, each larger by the same factor.
+
+    ``lowest`` must be above 0.
+    """
     return [lowest * (highest / lowest) ** (i / (updates - 1)) for i in range(updates)]
 
 
@@ -70,10 +76,10 @@ def find_learning_rates(
     """Run the test on the first `CONFIGURATIONS` configurations of ``sample``, and return one curve for each.
 
     Configurations of ``sample`` that differ in the learning rate alone count as one. Their trials train in this
-    process; ``folders`` are searched for the trainable. Raises TrainableError if the trainable has no `try_rates`
-    method or its code fails.
+    process, with the first seed, on ``devices``. ``folders`` are searched for the trainable before the installed
+    modules. Raises TrainableError if the trainable cannot be imported, has no `try_rates` method, or its code fails.
     """
-    distinct: dict[str, Params] = {}
+    distinct: dict[str, Params] = {}  # by what they have besides the learning rate
     for params in sample:
         distinct.setdefault(configuration_key(_drop_rate(params)), params)
     chosen = list(distinct.values())[:CONFIGURATIONS]
@@ -96,25 +102,27 @@ def compute_curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateC
     """Return the curve of (rate, loss) pairs with ascending rates; stop reading them once the loss diverges.
 
     It diverges if it is not finite, or if the smoothed loss exceeds about `DIVERGED` times its lowest value. A loss
-    that is not finite is not in the curve. ``params`` are those of the curve.
+    that is not finite is not in the curve, so all may be empty. ``params`` are those of the curve, without the learning
+    rate.
     """
     rates = list[float]()
     losses = list[float]()
     smoothed = list[float]()
     moving_mean, lowest, diverged = 0.0, math.inf, None
     for rate, loss in tried:
-        if math.isfinite(loss):
-            moving_mean = MEMORY * moving_mean + (1 - MEMORY) * loss
-            # corrects for the start at 0, which is no loss
-            corrected = moving_mean / (1 - MEMORY ** (len(losses) + 1))
-            rates.append(rate)
-            losses.append(loss)
-            smoothed.append(corrected)
-            lowest = min(lowest, corrected)
-        first_smoothed = min(smoothed[:1], default=0.0)
+        if not math.isfinite(loss):
+            diverged = rate
+            break
+        moving_mean = MEMORY * moving_mean + (1 - MEMORY) * loss
+        # corrects for the start at 0, which is no loss
+        corrected = moving_mean / (1 - MEMORY ** (len(losses) + 1))
+        rates.append(rate)
+        losses.append(loss)
+        smoothed.append(corrected)
+        lowest = min(lowest, corrected)
         # a tenth of the first loss at least: near a lowest loss of 0, every loss would be a multiple of it
-        limit = (DIVERGED - 1) * max(abs(lowest), abs(first_smoothed) / 10)
-        if not math.isfinite(loss) or corrected - lowest > limit:
+        limit = (DIVERGED - 1) * max(abs(lowest), abs(smoothed[0]) / 10)
+        if corrected - lowest > limit:
             diverged = rate
             break
     return RateCurve(
@@ -131,20 +139,20 @@ def _find_steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float |
     """Return the rate at which the smoothed loss falls fastest per logarithm of the rate, before its minimum.
 
     Return None if the loss hardly falls, if it falls only within the first few updates, or if there are fewer than ten
-    updates.
+    updates. ``rates`` are ascending, and ``smoothed`` has the loss after the update at each.
     """
     if len(rates) < 10:
         return None
     least = FALLS * max(abs(loss) for loss in smoothed)  # smaller falls are rounding errors
     if smoothed[0] - min(smoothed) < least:
         return None
-    end = min(range(len(smoothed)), key=smoothed.__getitem__)
-    falls = [  # (slope, index): over five updates, because one by one the losses are noisy
-        ((smoothed[i + 2] - smoothed[i - 2]) / math.log(rates[i + 2] / rates[i - 2]), i)
-        for i in range(5, min(end, len(rates) - 2))  # the first few are hardly smoothed
-    ]
-    slope, place = min(falls, default=(0.0, 0))
-    return rates[place] if slope < 0 else None
+    minimum = min(range(len(smoothed)), key=smoothed.__getitem__)  # its index
+    slopes = []  # (slope, index): over five updates, because one by one the losses are noisy
+    for i in range(5, min(minimum, len(rates) - 2)):  # the first few are hardly smoothed
+        fall = smoothed[i + 2] - smoothed[i - 2]
+        slopes.append((fall / math.log(rates[i + 2] / rates[i - 2]), i))
+    slope, steepest = min(slopes, default=(0.0, 0))  # the most negative slope is the steepest fall
+    return rates[steepest] if slope < 0 else None
 
 
 def _measure_curve(
@@ -152,19 +160,22 @@ def _measure_curve(
 ) -> RateCurve:
     """Begin trial ``number`` with ``params`` and train it at rising rates until the loss diverges; return the curve.
 
-    Raises TrainableError if the user's code fails.
+    The trial ends with the last rate if the loss does not diverge. Raises TrainableError if the user's code fails.
     """
     rates = list_rising_rates()
     with _raising_trainable_error():
         trainable.begin(Terms(spec).trial(number, dict(params), devices))
-        return compute_curve(
-            _drop_rate(params), zip(rates, trainable.try_rates(rates), strict=False)
-        )
+        # one update each time that the curve asks for the next pair
+        tried = zip(rates, trainable.try_rates(rates), strict=False)
+        return compute_curve(_drop_rate(params), tried)
 
 
 @contextmanager
 def _raising_trainable_error() -> Iterator[None]:
-    """Raise `TrainableError` in place of any exception that the user's code in the block raises."""
+    """Raise `TrainableError` in place of any `Exception` in the block, where the user's code runs.
+
+    Others, such as `KeyboardInterrupt`, pass unchanged.
+    """
     try:
         yield
     except Exception as error:  # any error of the user's code

@@ -47,7 +47,10 @@ class _TrialLocation:
     data: str | None = None  # fingerprint of its data; None if it is unknown
 
     def read_end(self) -> TrialEnded:
-        """Return the event that ended the trial. Raises `StoreError` if the log has changed or cannot be read."""
+        """Read the event that ended the trial from its log, and return it.
+
+        Raises `StoreError` if the log has changed or cannot be read.
+        """
         (end,) = store_log.read_at(self.log, [self.end])
         if not isinstance(end, TrialEnded):
             raise StoreError(f"{self.log}: changed while it was read")
@@ -56,20 +59,26 @@ class _TrialLocation:
     def checkpoint(self, end: TrialEnded) -> Path | None:
         """Return the path of the trial's last checkpoint, if it still exists here or in the object store; else None.
 
-        ``end`` is the event that ended the trial.
+        ``end`` is the event that ended the trial. Raises `StoreError` if the object store is unavailable.
         """
-        kept = self.log.parent / (end.facts.checkpoint or "")
-        there = end.facts.checkpoint and kept.name in checkpoints.list_names(
-            self.log.parent, self.trial
-        )
-        return kept if there else None
+        if not end.facts.checkpoint:
+            return None
+        kept = self.log.parent / end.facts.checkpoint
+        is_there = kept.name in checkpoints.list_names(self.log.parent, self.trial)
+        return kept if is_there else None
 
 
 def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
     """Give a trial that begins as a copy the checkpoint and the epochs of its parent; return why that failed, or "".
 
-    The epochs are put into the checkpoint, not into the log. Does nothing if the trial already has a checkpoint, as
-    after a driver was killed: its parent may have continued since.
+    The epochs are put into the checkpoint, not into the log, up to that after which the copy continues. Does nothing
+    and returns "" if the trial already has a checkpoint, as after a driver was killed: its parent may have continued
+    since. Raises StoreError if the log cannot be read.
+
+    Arguments:
+        folder: that of the sweep, whose log has the parent's epochs.
+        objective: the sweep's first objective, by which the copied checkpoint is ranked.
+        started: the start of the copy, with its ``parent`` and ``parent_epoch``.
     """
     parent = started.parent
     epoch = started.parent_epoch or 0
@@ -109,9 +118,10 @@ def _take_over_checkpoint(
 ) -> None:
     """Copy the checkpoint at ``path`` of another trial to a trial of this sweep, with ``epochs`` as its reports.
 
-    The reports have the number of this trial already and begin with epoch 1. With ``is_last``, it must be the
-    checkpoint of the last of ``epochs``, otherwise of an earlier one. Raises `Damaged` if it is not, or if the last
-    checkpoint is damaged. An earlier checkpoint that is damaged is skipped.
+    The reports have the number of this trial already and begin with epoch 1; the copy gets those up to its own epoch.
+    With ``is_last``, it must be the checkpoint of the last of ``epochs``, otherwise of an earlier one. Raises `Damaged`
+    if it is not, or if the last checkpoint is damaged. An earlier checkpoint that is damaged is skipped. Raises OSError
+    or StoreError if the files cannot be copied.
     """
     try:
         manifest = checkpoints.read_verified_manifest(path)
@@ -146,7 +156,8 @@ class Memo:
         """Index the trials of ``others`` that can be reused; ``folder`` is that of this sweep and must be absolute.
 
         Sweeps with other code, settings or versions (`SweepInfo.identity`) are left out. ``notice`` prints a line for
-        the user if a sweep is left out for another reason, such as a damaged log.
+        the user if a sweep is left out for another reason, such as a damaged log; it is also used later. The logs of
+        the other sweeps are read now.
 
         Arguments:
             info: content of this sweep's sweep.json.
@@ -162,7 +173,7 @@ class Memo:
         # trials that differ only in their number of epochs
         self._entries: dict[_Key, list[_TrialLocation]] = {}
         self._unusable: set[Path] = set()  # checkpoints that could not be copied
-        self._told: set[tuple[str, str]] = set()
+        self._told: set[tuple[str, str]] = set()  # (sweep, reason) of the notices so far
         for other in others:
             try:
                 about = other.read_info()
@@ -231,9 +242,10 @@ class Memo:
         return None
 
     def list_data(self, started: TrialStarted, epochs: int, done: int = 0) -> tuple[str, ...]:
-        """Return the fingerprints of the data of all earlier results that `recall` may return.
+        """Return the fingerprints of the data of all earlier results that `recall` may return; () if there are none.
 
-        The data of the results that `recall` prefers come first. The arguments are those of `recall`.
+        The data of the results that `recall` prefers come first, each only once. Results on unknown data are left out.
+        The arguments are those of `recall`.
         """
         # a dict keeps the order
         fingerprints: dict[str, None] = {}
@@ -272,7 +284,8 @@ class Memo:
     ) -> None:
         """Tell the user why earlier trials are not reused, ``doubts``, or not continued, ``hindrances``.
 
-        ``epochs`` is the number of epochs of the new trial.
+        Each item is an earlier trial and the reason; the user is told each reason once for each sweep. ``epochs`` is
+        the number of epochs of the new trial.
         """
         for entry, doubt in doubts:
             self._notify_once(
@@ -287,12 +300,13 @@ class Memo:
             )
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:
-        """Copy the last and best checkpoints of a result to a trial; return the path of the last one.
+        """Copy the last and best checkpoints of a result to trial number ``trial``; return the path of the last one.
 
         The path is relative to the sweep's folder. Return None if the result has no checkpoint, or if a checkpoint
         cannot be copied. In the second case, the user gets a notice, and no other trial is continued from the last
-        checkpoint. A copy that the log does not record, because the driver died in between, does no harm: a checkpoint
-        contains all epochs up to it.
+        checkpoint. If the results are in an object store, the checkpoints are fetched from it, and the copies uploaded.
+        A copy that the log does not record, because the driver died in between, does no harm: a checkpoint contains all
+        epochs up to it.
         """
         source = answer.checkpoint
         if source is None:
@@ -375,8 +389,10 @@ class Memo:
     ) -> Answer:
         """Read a trial's epochs from its log; return them as the result of trial number ``trial`` of this sweep.
 
-        ``whole`` says whether they are all epochs of that trial. Raises `StoreError` if the log cannot be read.
+        ``end`` is the end of the earlier trial. ``whole`` says whether its epochs are all that trial ``trial`` is to
+        train. Raises `StoreError` if the log cannot be read.
         """
+        # the trial that was trained, if this one has its result from another
         source = end.memo or f"{entry.sweep}/{entry.trial}"
         epochs = []
         for epoch in store_log.read_at(entry.log, entry.epochs):
@@ -400,12 +416,12 @@ class Memo:
         """Add the completed and infeasible trials of a sweep to the index, by `_make_memo_key`.
 
         Trials that ended at the target, copies in a population, trials of which the log lacks epochs, and trials that
-        lack the objective of this sweep are left out.
-        ``comparable`` says whether that sweep has the same first objective as this one. If not, trials with the
+        lack the objective of this sweep are left out, and all trials of a sweep whose sweep.json has no number of
+        epochs. ``comparable`` says whether that sweep has the same first objective as this one. If not, trials with the
         learning-rate schedule ``plateau``, which depend on the objective, are left out as well. Raises `StoreError` if
         the log is damaged.
         """
-        entries: dict[int, _TrialLocation] = {}
+        entries: dict[int, _TrialLocation] = {}  # of the trials that have started and not ended
         ledger = Ledger(keep_epochs=False)
         start = 0
         for change, end in ledger.follow(folder.log):
@@ -420,7 +436,8 @@ class Memo:
                     trial.status in WHOLE and trial.number in entries and not last.at_target
                 ):
                     entry = entries.pop(trial.number)
-                    judged = trial.params.get("lr_schedule") == "plateau"
+                    # whether the objective has determined its learning rates
+                    uses_objective = trial.params.get("lr_schedule") == "plateau"
                     # false if a repair of the log dropped some epochs
                     whole = trial.reported == trial.epoch
                     # false if the trial has another metric: what a function returns is reported under the name that its
@@ -430,7 +447,7 @@ class Memo:
                         whole
                         and fits
                         and isinstance(info.epochs, int)
-                        and (comparable or not judged)
+                        and (comparable or not uses_objective)
                     ):
                         entry.end = begun
                         entry.end_time = last.time
@@ -447,7 +464,7 @@ def _make_memo_key(started: TrialStarted, folds: object) -> _Key:
     """Return a key that is equal for trials with equal parameters except ``epochs``, equal seeds and equal folds.
 
     A trial with the parameter ``epochs`` and one without it have different keys, whatever its value. Folds are equal
-    only if the number of folds, ``folds``, is the same too.
+    only if the number of folds, ``folds``, is the same too; without folds, that number does not matter.
     """
     rest = {}
     for name, value in started.params.items():
@@ -463,7 +480,8 @@ def _make_memo_key(started: TrialStarted, folds: object) -> _Key:
 def _copy_checkpoint_files(source: Path, target: Path) -> None:
     """Put the files of a folder, except its manifest, into another one: as hard links or, if impossible, as copies.
 
-    Links are as safe as copies because checkpoint files are never modified, and deleting one leaves the other.
+    ``target`` may exist. Links are as safe as copies because checkpoint files are never modified, and deleting one
+    leaves the other. Raises OSError if a file cannot be copied.
     """
     ignore = shutil.ignore_patterns(checkpoints.MANIFEST)
     shutil.copytree(source, target, ignore=ignore, copy_function=link, dirs_exist_ok=True)
