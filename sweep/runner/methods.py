@@ -68,19 +68,19 @@ class PlannedPoints:
     def suggest(self, number: int) -> Params | None:
         """Return the configuration of trial ``number``: a planned one, else one of ``inner``; None if that has none.
 
-        If ``inner`` foresees, the configurations that a person has added do not take the place of its suggestions,
-        which move to later trials.
+        Starting points take the place of the suggestions of ``inner`` for the same trials. Configurations that a person
+        has added do not, if ``inner`` foresees: its suggestions then move to later trials.
         """
         if number in self._planned:
             return self._planned[number]
-        before = 0
-        # its suggestions are moved back by what was added, so that none is left out
+        added_before = 0  # number of earlier trials with an added configuration
+        # its suggestions are moved back by these, so that none is left out
         if self.inner.foresees:
-            before = sum(
-                trial < number and key(self._planned[trial]) in self._added
-                for trial in self._planned
+            added_before = sum(
+                trial < number and key(planned) in self._added
+                for trial, planned in self._planned.items()
             )
-        return self.inner.suggest(number - before)
+        return self.inner.suggest(number - added_before)
 
     def observe(self, event: Event) -> None:
         """Let ``inner`` observe an event, and note which trials have started."""
@@ -95,14 +95,15 @@ class PlannedPoints:
         Whether ``configurations`` have started before is not checked.
         """
         added = {key(one): one for one in configurations}
-        waiting = self._remove_planned()
-        ahead = [one for one in waiting if key(one) in self._added]
-        others = []
-        for one in waiting:
-            if key(one) not in self._added and key(one) not in added:
-                others.append(one)
+        added_earlier = []
+        starting_points = []
+        for one in self._remove_planned():  # those that wait
+            if key(one) in self._added:
+                added_earlier.append(one)
+            elif key(one) not in added:
+                starting_points.append(one)
         self._added |= added.keys()
-        self._plan_next([*ahead, *added.values(), *others])
+        self._plan_next([*added_earlier, *added.values(), *starting_points])
 
     def change_space(self, space: Space) -> None:
         """Make ``inner`` suggest from another space, and drop planned configurations that are not in it.
@@ -125,10 +126,10 @@ class PlannedPoints:
 
     def _plan_next(self, points: Iterable[Params]) -> None:
         """Plan ``points``, in order, for the next trials that have not started and have no planned configuration."""
-        free = (
+        free = (  # the numbers of such trials, without end
             trial for trial in count() if trial not in self._started and trial not in self._planned
         )
-        for trial, point in zip(free, list(points), strict=False):  # ``free`` never ends
+        for trial, point in zip(free, list(points), strict=False):
             self._planned[trial] = point
 
 
@@ -175,7 +176,10 @@ class _Result:
     places: list[int] = field(default_factory=list)
 
     def record(self, trials: Sequence[TrialState], events: Sequence[Event]) -> None:
-        """Record what the searcher gets for a configuration: ``events``, which stand for all of ``trials``."""
+        """Record that the searcher gets ``events`` for a configuration, which stand for all of ``trials``.
+
+        Without an epoch among them, `epoch` stays as it is.
+        """
         self.trials = len(trials)
         self.has_ended = all(trial.ended is not None for trial in trials)
         for event in events:
@@ -221,7 +225,8 @@ class Repeated:
     def inner(self) -> Searcher:
         """The searcher over configurations, which is made again here if results that it had observed were replaced.
 
-        Raises TypeError if it must be made again and ``make`` was not given.
+        The new one then observes all that the old one had. Raises TypeError if it must be made again and ``make`` was
+        not given.
         """
         if self._inner is None:
             if self._make is None:
@@ -272,7 +277,8 @@ class Repeated:
         """Change the number of trials of each configuration; one that already has more gets no further ones.
 
         If fewer trials are asked for, some configurations become complete by that; the inner searcher observes their
-        results now. Call it only if `can_change_numbering`.
+        results now. If more are asked for, it observes the new means once the further trials have ended. Call it only
+        if `can_change_numbering`.
         """
         were_whole = {
             configuration for configuration in self._members if self._is_whole(configuration)
@@ -300,7 +306,10 @@ class Repeated:
         return self.inner.suggest(configuration)
 
     def observe(self, event: Event) -> None:
-        """Observe an event of a trial; let the inner searcher observe what it means for the trial's configuration."""
+        """Observe an event of a trial; let the inner searcher observe what it means for the trial's configuration.
+
+        Raises `OutOfOrder` if the event cannot follow the events before it.
+        """
         match self._ledger.observe(event):
             case Started(trial, start):
                 configuration = self._numbering.find(trial.number).configuration
@@ -317,7 +326,7 @@ class Repeated:
                 pass
 
     def _is_whole(self, configuration: int) -> bool:
-        """Return whether all trials of a configuration have started and none is training now."""
+        """Return whether all trials of a configuration have started, and each of them has ended or pauses."""
         trials = self._members[configuration]
         is_complete = len(trials) == self._numbering.count(configuration)
         return is_complete and all(one.paused or one.ended is not None for one in trials)
@@ -325,9 +334,10 @@ class Repeated:
     def _observe_result(self, configuration: int, end: TrialEnded) -> None:
         """Let the inner searcher observe a configuration as one trial, when all of its trials have ended or pause.
 
-        ``end`` is the last event of the trials. If the inner searcher has observed the configuration before, it now
-        observes the epochs since then; if the configuration had fewer trials then, the means over all trials replace
-        what it has observed. If it has as many trials as then and its end was observed, do nothing.
+        ``end`` is the end or pause of one of the trials, as a rule the latest, from which that of the configuration is
+        made. If the inner searcher has observed the configuration before, it now observes the epochs since then; if the
+        configuration had fewer trials then, the means over all trials replace what it has observed. If it has as many
+        trials as then and its end was observed, do nothing.
         """
         trials = sorted(self._members[configuration], key=lambda trial: trial.number)
         # what the inner searcher has observed of the configuration so far
@@ -357,8 +367,8 @@ class Repeated:
     ) -> None:
         """Replace a configuration's result in the history by the means over ``trials``, which are more than before.
 
-        ``end`` is the last event of the trials. A searcher that learns is made again at its next use, and observes the
-        changed history.
+        ``end`` is as in `_observe_result`. A searcher whose suggestions depend on results is made again at its next
+        use, and observes the changed history.
         """
         events = list(_summarize_repeats(configuration, trials, end, 0))
         # put the new events in place of the first ones, and empty the later entries
@@ -394,12 +404,14 @@ def _summarize_repeats(
 ) -> Iterator[Event]:
     """Yield the events of a configuration as those of one trial: the epochs later than ``after``, and its end or pause.
 
-    None of its ``trials`` is running, and ``last`` is the last event of these. Metrics are averaged over the completed,
-    infeasible, pruned and paused ones, or over all if there are none, for the epochs that all of them have.
+    None of its ``trials`` is running, and ``last`` is an end or pause of one of them. Metrics are averaged over the
+    completed, infeasible, pruned and paused ones, or over all if there are none, for the epochs that all of them have.
+    The configuration pauses if one of its trials does. Otherwise it ends with the first status in `_WORST_FIRST` that
+    one of them has.
     """
     # a failed repeat says nothing about the configuration, unless all have failed
     counted = [trial for trial in trials if trial.status in JUDGED or trial.paused] or trials
-    common = set(counted[0].epochs)
+    common = set(counted[0].epochs)  # `TrialState.epochs` has the metrics by epoch
     for trial in counted[1:]:
         common &= set(trial.epochs)
     for epoch in sorted(common):
@@ -443,7 +455,8 @@ def build_searcher(
 
     ``method`` is its name, or a callable that makes the user's own searcher. The searcher first suggests the
     configurations ``start_with``, completed with values for missing parameters, and suggests each configuration for
-    ``repeats`` trials, or for as many as a numbering says. Population methods are not known here; use `searcher`.
+    ``repeats`` trials, or for as many as a numbering says; that number cannot change later. Population methods are not
+    known here; use `searcher`. What a user's own ``method`` raises is passed on.
 
     Raises:
         InputError: for an unknown method, a missing package, or a method that cannot optimize these objectives.
@@ -486,7 +499,7 @@ def _build_without_repeats(
             "method", f"{used.name} optimizes one objective only", f"method: {', or '.join(others)}"
         )
     make_searcher = used.load_searcher()
-    # such a method takes no starting points, so they are suggested before it is asked
+    # a method that learns takes no starting points, so they are suggested before it is asked
     if used.learns:
         inner: Searcher = make_searcher(space, objectives, seed)
         return PlannedPoints(inner, complete_starting_points(space, start_with, seed))
@@ -499,7 +512,7 @@ def _build_without_repeats(
 
 
 def can_change_space(searcher: Searcher) -> bool:
-    """Return whether a searcher, or the one that it wraps, can suggest from another space."""
+    """Return whether a searcher or, if it is one of this module's that wrap another, that one can change its space."""
     while isinstance(searcher, PlannedPoints | Repeated):
         searcher = searcher.inner
     return isinstance(searcher, SpaceChanging)
@@ -512,7 +525,8 @@ Made = TypeVar("Made")
 def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
     """Import and build the user's own searcher and scheduler, if the sweep file names any, as a check.
 
-    Raises `InputError` if that fails. ``folders`` are searched before the installed modules.
+    Raises `InputError` if that fails, and a `SweepError` of the user's own code as it is. ``folders`` are searched
+    before the installed modules.
     """
     if ":" in spec.method:
         searcher(spec, folders)
@@ -561,7 +575,7 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
 
 
 def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:
-    """Return a function that calls ``factory`` and turns exceptions other than `SweepError` into `InputError`.
+    """Return a function that calls ``factory`` and turns an `Exception` other than `SweepError` into `InputError`.
 
     ``where`` is the key of the sweep file, and ``target`` the factory's name in messages.
     """
@@ -581,7 +595,7 @@ def record_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep
     """Return the path and present log length in bytes of each earlier sweep, to be recorded in sweep.json.
 
     ``sweeps`` are names of sweeps in the folder ``results``, or paths or addresses of sweeps. The path is absolute, or
-    the URL of a sweep in an object store.
+    the URL of a sweep in an object store. The length is up to the end of the last complete event; 0 if there is no log.
 
     Raises:
         InputError: naming all that are missing, cannot be read, or are given twice, whose trials would count twice.
@@ -632,7 +646,7 @@ def learn_warm_start(
     ``taken`` comes from `record_warm_start`, and ``spec`` is this sweep's. A sweep that is no longer where it was is
     looked for by its name in ``results``, the folder of this sweep's, which may have been moved with it. ``notice`` is
     called with a line for each earlier sweep that says how many of its trials the searcher used. Raises StoreError if a
-    log is gone or damaged.
+    log is gone or damaged; the searcher may have learned from the sweeps before it.
     """
     for earlier in taken:
         path = earlier["path"]
@@ -670,23 +684,25 @@ def _find_moved(folder: ResultsFolder, results: Path, log_bytes: int) -> Results
 def _translate_units(events: Iterator[Event], folder: ResultsFolder, spec: Spec) -> Iterator[Event]:
     """Return the events of an earlier sweep with epochs in the units of `Spec.length`, if either sweep has `minutes`.
 
-    Otherwise return the events unchanged. ``spec`` is this sweep's.
+    Otherwise, or without a log in ``folder``, return the events unchanged. ``spec`` is this sweep's, and ``folder`` the
+    earlier one's. Raises StoreError if its sweep.json cannot be read.
     """
     if not folder.log.exists():
         return events
     before = folder.read_info()
     if spec.minutes is None and before.spec.get("minutes") is None:
         return events
-    if isinstance(before.epochs, int):
-        epochs = before.epochs
-    else:
-        epochs = None
+    # None unless trials of the earlier sweep end after a number of epochs, from which their shares then follow
+    epochs = before.epochs if isinstance(before.epochs, int) else None
     units = UnitReports(spec.length, epochs)
     return (translated for event in events for translated in units.translate(event))
 
 
 def _read_first_events(log: Path, log_bytes: int) -> Iterator[Event]:
-    """Yield the events in the first ``log_bytes`` bytes of a log; none if that is 0, even if there is no log."""
+    """Yield the events that end within the first ``log_bytes`` bytes of a log; none if that is 0, even without a log.
+
+    Raises StoreError if the log is damaged, or missing although ``log_bytes`` is not 0.
+    """
     if not log_bytes:
         return
     for event, end in store_log.read_with_ends(log):

@@ -51,7 +51,7 @@ _SMTP_OVER_TLS = 465
 
 
 def check_variables(spec: Spec, environment: Mapping[str, str] = os.environ) -> None:
-    """Raise `InputError` with all environment variables that `notify` names and that are unset or empty."""
+    """Raise `InputError` with all environment variables that `notify` names and that are unset or empty, if any."""
     problems = []
     for index, receiver in enumerate(spec.notify):
         for key, variable in receiver.variables.items():
@@ -64,7 +64,8 @@ def check_variables(spec: Spec, environment: Mapping[str, str] = os.environ) -> 
 def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
     """Send the notice that the search has ended, if it was kept back for a confirmation that has not begun.
 
-    Waits until it is sent or given up, for at most `CLOSING_S` seconds.
+    Waits until it is sent or given up, for at most `CLOSING_S` seconds. If there is no such notice, do nothing. Raises
+    StoreError if the log is damaged.
     """
     watch = NoticeWatch(Outline.of(spec), is_confirmed_next=True)
     for event in log.read(folder.log):
@@ -95,7 +96,8 @@ class Notifier(Follower):
     def update(self) -> None:
         """Read the new events of the log, and queue the notices that follow from them for the receivers.
 
-        Events that the log had before this session make no notices. Do nothing if there is no log yet.
+        Events that the log had before this session make no notices. Do nothing if there is no log yet. Raises
+        StoreError if the log is damaged.
         """
         if not self._folder.log.exists():
             return
@@ -106,9 +108,9 @@ class Notifier(Follower):
                 self._watch.skip(event)
             else:
                 new.append(event)
-        for notice in self._watch.observe(
-            new, self._has_verdict if self._asks_for_verdict else None
-        ):
+        # whether there is a verdict is looked up only if a receiver asks for it
+        has_verdict = self._has_verdict if self._asks_for_verdict else None
+        for notice in self._watch.observe(new, has_verdict):
             for receiver in self._receivers:
                 receiver.put(notice)
 
@@ -132,7 +134,7 @@ class Notifier(Follower):
 
 
 class Receiver:
-    """Sends notices to one receiver, in order, from a queue in a thread of its own."""
+    """Sends notices to one receiver, in order, from a queue in a thread of its own, which starts at once."""
 
     def __init__(self, asked: Notify) -> None:
         self._kinds = asked.kinds
@@ -145,7 +147,10 @@ class Receiver:
         self._thread.start()
 
     def put(self, notice: Notice) -> None:
-        """Queue a notice if the receiver asked for its kind. If the queue is full, drop the notice and log that."""
+        """Queue a notice if the receiver asked for its kind, without waiting.
+
+        If the queue is full, drop the notice and log that.
+        """
         if notice.event not in self._kinds:
             return
         try:
@@ -168,11 +173,11 @@ class Receiver:
     def _work(self) -> None:
         """Send the queued notices in order until the queue is closed; runs in the thread.
 
-        There are up to three attempts for each notice, with pauses between them, but none after an attempt that is
-        still under way. Failures are only logged.
+        There are up to three attempts for each notice, with pauses after failures, but no other attempt after one that
+        is still under way. Failures are only logged.
         """
         while (notice := self._queue.get()) is not None:
-            for pause_s in (*PAUSES_S, None):  # None: no pause follows the last attempt
+            for pause_s in (*PAUSES_S, None):  # one attempt for each; None: the last one
                 try:
                     self._send(notice)
                     break
@@ -181,7 +186,7 @@ class Receiver:
                     break  # another attempt might send it twice
                 except Exception as error:  # whatever a server answers: the sweep goes on
                     _log(f"{self._name}: not sent, {_describe_failure(error)}: {notice.text}")
-                if pause_s is not None:
+                if pause_s is not None:  # before the next attempt
                     time.sleep(pause_s)
 
 
@@ -193,7 +198,7 @@ def _close_receivers(receivers: Sequence[Receiver]) -> None:
 
 
 def describe_receiver(asked: Notify) -> str:
-    """Return the kind of a receiver, such as "slack" or "command NAME", without its address, which may be secret."""
+    """Return the kind of a receiver: webhook, slack, mail or "command NAME"; not its address, which may be secret."""
     if asked.command is not None:
         return f"command {asked.command[0]}"
     if asked.webhook is not None:
@@ -278,9 +283,9 @@ def _send_in_time(send: Send, notice: Notice) -> None:
 
 
 def _run_command(command: Sequence[str], notice: Notice) -> None:
-    """Run a receiver's command with the notice as JSON on standard input.
+    """Run a receiver's command with the notice as JSON on standard input; its output is discarded.
 
-    Raises an exception if the command fails or takes longer than `TIMEOUT_S` seconds.
+    Raises an exception if the command cannot be run, fails, or is killed after `TIMEOUT_S` seconds.
     """
     subprocess.run(
         list(command),
@@ -301,7 +306,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _post(url: str, content: bytes, headers: Mapping[str, str]) -> None:
-    """Send a POST request with JSON.
+    """Send a POST request with ``content``, which is JSON; ``headers`` are added.
 
     Raises _DeliveryUnknown if the server gets the request and does not answer in time, and another exception for a
     redirect, a server's error, or a connection that takes too long.
@@ -324,7 +329,10 @@ _KEPT_IN_URLS = ":/?#[]@!$&'()*+,;=%"
 
 
 def encode_url(url: str) -> str:
-    """Return a URL in ASCII, as browsers send it: the host's name in Punycode, other characters percent-encoded."""
+    """Return a URL in ASCII, as browsers send it: the host's name in Punycode, other characters percent-encoded.
+
+    What is percent-encoded already stays so. Raises UnicodeError if the host's name cannot be encoded.
+    """
     parts = urllib.parse.urlsplit(url)
     host, colon, port = parts.netloc.partition(":")
     if not host.isascii():
@@ -371,7 +379,10 @@ def _send_mail(asked: Notify, password: str, notice: Notice) -> None:
 
 
 def _log_in(server: smtplib.SMTP, user: str, password: str) -> None:
-    """Log in to a mail server. Raises SMTPException if it refuses."""
+    """Log in to a mail server. Raises SMTPException if it refuses.
+
+    A user or password that is not ASCII is sent in UTF-8.
+    """
     if f"{user}{password}".isascii():
         server.login(user, password)
         return
@@ -379,14 +390,15 @@ def _log_in(server: smtplib.SMTP, user: str, password: str) -> None:
     server.ehlo_or_helo_if_needed()
     credentials = base64.b64encode(f"\0{user}\0{password}".encode()).decode("ascii")
     code, answer = server.docmd("AUTH", f"PLAIN {credentials}")
-    if code != 235:
+    if code != 235:  # the code for a login that has succeeded
         raise smtplib.SMTPAuthenticationError(code, answer)
 
 
 def _connect_to_mail_server(host: str, port: int, *, must_encrypt: bool) -> smtplib.SMTP:
     """Return a connection to a mail server, encrypted if the server can.
 
-    Raises SMTPNotSupportedError if it must be encrypted and cannot.
+    Raises SMTPNotSupportedError if it must be encrypted and cannot, and another OSError if the server does not answer
+    or its certificate is not trusted.
     """
     trusted = ssl.create_default_context()  # without a context, smtplib verifies no certificate
     if port == _SMTP_OVER_TLS:

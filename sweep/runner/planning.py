@@ -62,7 +62,7 @@ class Plan:
 
     @property
     def gpu_hours(self) -> float | None:
-        """GPU-hours of all trials; None if unknown."""
+        """GPU-hours of all trials; None if unknown, or if trials use no GPU."""
         return earlier_times.gpu_hours(self.spec, self.price, self.time_of_units)
 
     @property
@@ -96,7 +96,7 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     ``sample`` is the number of first configurations that the plan shows; ``basis.timing`` may train some of them.
     ``simulated_gpus`` is the number of CPU devices that stand in for GPUs; None for real ones. The price of a sweep
     without an end is that of `ENDLESS` configurations. Raises `InputError` if the user's own searcher or scheduler
-    cannot be built.
+    cannot be built, and what ``basis.timing`` and ``basis.learn`` raise.
     """
     concurrent = earlier_times.count_concurrent_trials(spec, simulated_gpus, basis.room)
     configurations = spec.trials
@@ -104,11 +104,12 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     searcher = methods.searcher(spec, basis.folders)
     basis.learn(searcher)
     began = time.monotonic()
-    # None: without a limit
-    first = tuple(_iterate_suggestions(searcher, min(sample, configurations or sample)))
+    shown = min(sample, configurations or sample)  # ``configurations`` is None without a limit
+    first = tuple(_iterate_suggestions(searcher, shown))
     choosing_s = (time.monotonic() - began) / max(len(first), 1)
     feasible_share = _estimate_feasible_share(spec)
     is_thin = feasible_share is not None and feasible_share < THIN
+    # ``looked_at`` says in words which configurations ``seen`` are
     looked_at, seen = _sample_configurations(spec, searcher, configurations, thin=is_thin)
     lengths = [spec.trial_length(params) for params in seen]
     alike = len(set(lengths)) == 1
@@ -120,12 +121,11 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     course = rehearse_course(
         spec,
         basis.folders,
-        max(lengths),
-        trials_priced
-        if alike
-        else None,  # with several lengths, there is no telling how many reach a rung
-        max(concurrent, 1),
-        _find_epoch_s(spec, timing),
+        epochs=max(lengths),
+        # with several lengths, there is no telling how many reach a rung
+        trials=trials_priced if alike else None,
+        workers=max(concurrent, 1),
+        epoch_s=_find_epoch_s(spec, timing),
     )
     if course.epochs is None or trials_priced is None:
         epochs_per_trial = mean_length
@@ -178,7 +178,7 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
 def _estimate_feasible_share(spec: Spec) -> float | None:
     """Return the estimated share, from 0 to 1, of random configurations that meet the constraints of the space.
 
-    Return None if there are no constraints, or if the method enumerates configurations.
+    Return None if the space has no constraints, or if the method enumerates configurations.
     """
     if not spec.space.constraints or spec.search_method.enumerates:
         return None
@@ -213,11 +213,12 @@ def rehearse_course(
     """Simulate a sweep's method and stopping rule with made-up trials; return how many reach which epoch.
 
     A method that does not learn, or is the user's own, is replaced by random losses. If a user's own scheduler fails,
-    or decides by the seconds of an epoch without knowing them, all trials are expected to train all their epochs.
-    Raises `InputError` if the scheduler cannot be built, and any `SweepError` of the scheduler itself.
+    or needs the seconds of an epoch, which are unknown, all trials are expected to train all their epochs; in the
+    second case, `Course.lacks_times` is True. Raises `InputError` if the scheduler cannot be built, and any
+    `SweepError` of the scheduler itself.
 
     Arguments:
-        folders: where the user's own searcher or scheduler is searched.
+        folders: where the user's own scheduler is searched before the installed modules.
         epochs: the length of a trial that is not pruned.
         trials: number of trials; None if their number or lengths are unknown: the rungs then have no numbers.
         workers: number of trials at once.
@@ -226,9 +227,11 @@ def rehearse_course(
     rehearsed = replace(spec, constraints=())  # on metrics, which rehearsed epochs do not have
 
     def build() -> Scheduler:
+        """Return a new scheduler of the sweep."""
         return methods.scheduler(rehearsed, folders)
 
     def method(number: int) -> tuple[Searcher, Sequence[Landscape]]:
+        """Return a new searcher of the sweep for rehearsal ``number``, and what makes up the values of each metric."""
         # another seed and another landscape for each rehearsal, since their results are averaged
         searcher = methods.searcher(replace(rehearsed, seed=number), folders, spec.trials_each)
         return searcher, [
@@ -245,6 +248,7 @@ def rehearse_course(
         learning = None
 
     def rehearse(epoch_s: float) -> pricing.Course:
+        """Return the simulated course if each epoch takes ``epoch_s`` seconds."""
         return pricing.rehearse_scheduler(
             build,
             objective,
@@ -257,6 +261,7 @@ def rehearse_course(
         )
 
     def expect_all_epochs(*, lacks_times: bool) -> pricing.Course:
+        """Return the course in which no trial is stopped; its rungs have no numbers."""
         # without trials, none is rehearsed
         rungs = pricing.rehearse_scheduler(build, objective, epochs, None).rungs
         # None without ``trials``
@@ -266,8 +271,13 @@ def rehearse_course(
         return rehearse(epoch_s or SHORT_EPOCH_S)
     try:
         course = rehearse(epoch_s or SHORT_EPOCH_S)
-        # equal if repeated, so the rule does not decide at random, and another course with other times: it needs them
-        if epoch_s is None and rehearse(SHORT_EPOCH_S) == course != rehearse(LONG_EPOCH_S):
+        if epoch_s is not None:
+            return course
+        # another course if repeated: the rule decides at random, so that a comparison of times shows nothing
+        if rehearse(SHORT_EPOCH_S) != course:
+            return course
+        # another course with other times: the rule needs them, and they are not known
+        if rehearse(LONG_EPOCH_S) != course:
             return expect_all_epochs(lacks_times=True)
     except SweepError:
         raise
@@ -277,7 +287,7 @@ def rehearse_course(
 
 
 def _iterate_suggestions(searcher: Searcher, count: int) -> Iterator[Params]:
-    """Yield the suggestions of a searcher for the first ``count`` trials; fewer if it has no more."""
+    """Yield the suggestions of a searcher for the first ``count`` trials, up to the first for which it has none."""
     for number in range(count):
         params = searcher.suggest(number)
         if params is None:
@@ -291,9 +301,9 @@ def _sample_configurations(
     """Return (description, configurations) for a plan's histograms: at least one configuration, if there is any.
 
     The configurations are the first ones that the searcher suggests or, if its suggestions depend on results, random
-    draws from the space that meet the constraints. ``configurations`` is the number of the sweep, None if unlimited. At
-    most `LOOKED_AT` configurations are returned, `LOOKED_AT_THIN` if ``thin`` says that hardly any draw meets the
-    constraints, or `MOST_GRID` if the method enumerates configurations.
+    draws from the space that meet the constraints. If none does, it is the first suggestion. ``configurations`` is the
+    number of the sweep, None if unlimited. At most `LOOKED_AT` configurations are returned, `LOOKED_AT_THIN` if
+    ``thin`` says that hardly any draw meets the constraints, or `MOST_GRID` if the method enumerates configurations.
     """
     enough = LOOKED_AT_THIN if thin else LOOKED_AT
     if spec.search_method.enumerates:
@@ -310,6 +320,7 @@ def _sample_configurations(
         # random search also looks for points that meet the constraints when none of its draws does
         points = _iterate_suggestions(random_search(spec.space, spec.seed), enough)
     else:
+        # more draws than configurations that are looked at, as some do not meet the constraints
         draws = islice(uniform_draws(spec.seed, 0), 10 * LOOKED_AT)
         points = (
             point for draw in draws if (point := spec.space.complete_if_feasible(draw)) is not None
@@ -358,10 +369,11 @@ def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogra
 
 
 def _make_histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:
-    """Return the histogram of one parameter: a bin for each value if they are few or not numbers, else for ranges.
+    """Return the histogram of one parameter: a bin for each value if they are few or not all numbers, else for ranges.
 
     At most `MOST_VALUES` different values are few. If the domain is continuous, more than three numbers that are all
-    different get bins for ranges too. Configurations without the parameter are in no bin.
+    different get bins for ranges too. Configurations without the parameter are in no bin; if all lack it, there are no
+    bins, or one with the count 0 for each of its few choices.
     """
     values = []
     for params in configurations:
@@ -383,43 +395,39 @@ def _count_by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[B
     If there are at most `MOST_VALUES` different values, unused choices included, these choices get a bin with the count
     0.
     """
-    counts: dict[str, int] = {}
+    counts: dict[str, int] = {}  # by the key of the value
     numbers = sorted(value for value in values if isinstance(value, int | float))
     order = [*(list_choices(parameter.domain) or ()), *numbers, *values]
     for value in order:  # a dict keeps this order, which is that of the bins
         counts.setdefault(key(value), 0)
     for value in values:
         counts[key(value)] += 1
-    known = {key(value): value for value in order}
-    for text, count in counts.items():
+    value_by_key = {key(value): value for value in order}
+    for value_key, count in counts.items():
         if count or len(counts) <= MOST_VALUES:
-            yield Bin(known[text], None, count)
+            yield Bin(value_by_key[value_key], None, count)
 
 
 def _count_by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
     """Yield `BINS` bins of equal width, or of equal ratio if ``log``, from the smallest to the largest number.
 
-    There must be a number, and all must be above 0 if ``log``. The last bin includes its upper end.
+    There must be a number, and all must be above 0 if ``log``. The last bin includes its upper end; a bin may be empty.
     """
     low = min(numbers)
     high = max(numbers)
     if log:
-        scaled = (math.log(low), math.log(high))
+        first, last = math.log(low), math.log(high)
     else:
-        scaled = (low, high)
+        first, last = low, high
     inner_edges = []
     for step in range(1, BINS):
-        inner_edges.append(scaled[0] + (scaled[1] - scaled[0]) * step / BINS)
+        inner_edges.append(first + (last - first) * step / BINS)
     if log:
         inner_edges = [math.exp(edge) for edge in inner_edges]
     # the ends as they are, without rounding, so that both numbers are in a bin
-    edges = [
-        low,
-        *inner_edges,
-        high,
-    ]
+    edges = [low, *inner_edges, high]
     for index, (left, right) in enumerate(pairwise(edges)):
-        last = index == BINS - 1
+        is_last = index == BINS - 1
         yield Bin(
-            left, right, sum(left <= number and (number < right or last) for number in numbers)
+            left, right, sum(left <= number and (number < right or is_last) for number in numbers)
         )

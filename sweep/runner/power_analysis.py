@@ -60,18 +60,20 @@ def detectable(
 ) -> Detectable:
     """Return the smallest differences of the first metric that a sweep can tell from noise.
 
+    There are two: one that its seeds show, and one that its validation examples show. Without ``known``, both are None.
+    The first is also None if the spread over seeds is not known, if there are fewer seeds than needed, or for a single
+    configuration; the second, if the sampling error is not known.
+
     Arguments:
         configurations: number of configurations to compare. If it is None or 0, 2 are assumed, but without ``confirm``,
             the result has the value as given.
-        known: the noise that an earlier sweep has shown; without it, the differences are None. The difference that
-            seeds show is also None if the spread over seeds is not known, if there are fewer seeds than needed, or for
-            a single configuration.
-        confirming: number of finalists and seeds that the budget of a confirmation allows, if known. With ``confirm``,
-            the differences are those that fresh seeds of the finalists can show.
+        known: the noise that an earlier sweep has shown.
+        confirming: number of finalists and seeds that the budget of a confirmation allows, if known. If the sweep file
+            has ``confirm`` and there are two or more configurations, only finalists are compared, by fresh seeds.
     """
     searched = configurations or 2
-    # How many configurations are compared, and by how many seeds each. `compared` is the number by which differences
-    # are computed, `reported` the one in the result, which stays as given if it is only assumed.
+    # First, how many configurations are compared, and by how many seeds each. `compared` is the number by which
+    # differences are computed, `reported` the one in the result, which stays as given if it is only assumed.
     reported: int | None
     if spec.confirm is None or searched < 2:
         # all configurations of the search, by its own seeds
@@ -92,11 +94,11 @@ def detectable(
             seeds = spec.confirm.seeds
         reported = compared
         needed = FIRST_SEEDS
-    # The difference that seeds show
+    # the difference that seeds show
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and compared > 1:
         by_seeds = _compute_detectable(spec, known.spread, seeds, compared)
-    # The difference that the validation examples show and, if it is larger, how many of them the seeds call for
+    # the difference that the validation examples show and, if it is larger, how many of them the seeds call for
     examples = None
     examples_needed = None
     if spec.metrics:
@@ -126,12 +128,12 @@ def find_earlier_results(results: Path, spec: Spec) -> Known | None:
     """Return the noise shown by the most recent sweep with the same trainable and first metric.
 
     The most recent sweep is the one whose log has changed last. Sweeps that show the spread over seeds are preferred to
-    more recent ones. Damaged sweeps are skipped. Return None if there is no such sweep among the newest `LOOKED_AT`
-    ones in the folder ``results``, or if ``spec`` has no metric.
+    more recent ones. Damaged sweeps are skipped, and so are those without a ranked trial. Return None if there is no
+    such sweep among the newest `LOOKED_AT` ones in the folder ``results``, or if ``spec`` has no metric.
     """
     if not spec.metrics:
         return None
-    found = None
+    found = None  # the most recent one, in case that none shows the spread over seeds
     for folder in list_begun_sweeps(results)[:LOOKED_AT]:
         try:
             known = _read_noise(folder, spec)
@@ -146,14 +148,14 @@ def find_earlier_results(results: Path, spec: Spec) -> Known | None:
 def _read_noise(folder: ResultsFolder, spec: Spec) -> Known | None:
     """Return the noise that a sweep has shown; None if its trainable or first metric differ or it ranks no trial.
 
-    Raises `SweepError` if the sweep is damaged.
+    The first metric is compared by its name alone. Raises `SweepError` if the sweep is damaged.
     """
     from sweep.store import reading
 
     info = folder.read_info()
-    metric = spec.metrics[0].name
-    # the slice is empty if sweep.json names no objective; then the metric differs as well
-    if info.trainable != spec.trainable or metric not in {name for name, _ in info.objectives[:1]}:
+    # empty if sweep.json names no objective; then the metric differs as well
+    first_metric = [name for name, _ in info.objectives[:1]]
+    if info.trainable != spec.trainable or first_metric != [spec.metrics[0].name]:
         return None
     read = reading.read_tables(folder, ranking.COLUMNS)
     ranked = ranking.rank([analysis.make_sweep(folder, read)])
@@ -173,7 +175,8 @@ def _compute_detectable(spec: Spec, spread: float, seeds: int, compared: int) ->
     """Return the difference of two means that a sweep detects in about half of all cases.
 
     With ``confirm``, it is detected by the race between the finalists, otherwise by the verdict, which corrects for
-    folds. ``compared`` is the number of configurations that are compared.
+    folds. ``spread`` is the standard deviation over seeds. ``compared`` is the number of configurations that are
+    compared, with ``seeds`` trials each.
     """
     if spec.confirm is not None:
         return _compute_race_difference(spread, seeds, compared)
@@ -185,12 +188,13 @@ def _compute_detectable(spec: Spec, spread: float, seeds: int, compared: int) ->
 def _compute_race_difference(spread: float, seeds: int, finalists: int) -> float:
     """Return the difference of two means that the race's last comparison shows in about half of all cases.
 
-    ``spread`` is the standard deviation over seeds. Results with equal seeds are taken to be uncorrelated. The test is
-    the one of `look_at_race`.
+    ``spread`` is the standard deviation over seeds. There must be at least two of both ``seeds`` and ``finalists``.
+    Results with equal seeds are taken to be uncorrelated. The test is the one of `look_at_race`.
     """
     from scipy.special import stdtrit
 
     freedom = (finalists - 1) * (seeds - 1)
-    level = compute_race_level(finalists, seeds)
+    level = compute_race_level(finalists, seeds)  # of the test's p-value
+    # Student's t: how many standard errors are significant
     standard_errors = float(stdtrit(freedom, 1 - level / 2))
     return standard_errors * spread * math.sqrt(2 / seeds)

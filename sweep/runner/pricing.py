@@ -79,9 +79,10 @@ def rehearse_scheduler(
 
     The result also has the number of epochs that all trials train together. The numbers are scaled to ``trials``
     trials, at least one; if that is None, nothing is run, the rungs have no numbers, and the number of epochs is None.
+    The seeds are fixed, so that the result is always the same. What the scheduler raises is passed on.
 
     Arguments:
-        build: makes a new scheduler.
+        build: makes a new scheduler; called once for each run, and once before.
         epochs: length of a trial that is not stopped, with ``epoch_s`` seconds for each epoch.
         whole: whether the scheduler observes all epochs, instead of its decision epochs and the last one.
         method: makes the searcher that chooses configurations; None: the losses are random.
@@ -89,10 +90,9 @@ def rehearse_scheduler(
     """
     decisions = build().decision_epochs(epochs)
     if trials is None or not decisions:  # nothing to count, or no trial is ever stopped
-        return Course(
-            tuple(ExpectedRung(epoch, None) for epoch in decisions),
-            None if trials is None else trials * epochs,
-        )
+        all_epochs = None if trials is None else trials * epochs
+        return Course(tuple(ExpectedRung(epoch, None) for epoch in decisions), all_epochs)
+    # the epochs that each trial reports
     if whole:
         reported = tuple(range(1, epochs + 1))
     else:
@@ -112,17 +112,19 @@ def rehearse_scheduler(
         workers=min(workers, tried),
         epoch_s=epoch_s,
     )
-    # of all rehearsals; the seed is fixed, so that a plan is always the same
+    # random numbers for all rehearsals; the seed is fixed, so that a plan is always the same
     numbers = random.Random(0)
-    reached = Counter[int]()
-    begun = 0  # fewer than ``tried`` times ``rehearsals`` if the space has no more configurations
+    reached = Counter[int]()  # by epoch: trials of all rehearsals that have reported it
+    # trials of all rehearsals: fewer than ``tried`` times ``rehearsals`` if the space has no more configurations
+    begun = 0
     for number in range(rehearsals):
         searcher, landscapes = (None, numbers) if method is None else method(number)
         rehearsal = Rehearsal(setting, build(), landscapes)
         reached.update(rehearsal.run(searcher))
         begun += rehearsal.begun
-    lengths = zip(reported, (0, *reported), strict=False)  # each report with the one before it
-    trained = sum((epoch - before) * reached[epoch] for epoch, before in lengths)
+    with_earlier = zip(reported, (0, *reported), strict=False)  # each report with the one before it
+    trained = sum((epoch - before) * reached[epoch] for epoch, before in with_earlier)
+    # scaled from the trials that were run to ``trials``
     return Course(
         tuple(ExpectedRung(epoch, reached[epoch] * trials / begun) for epoch in decisions),
         trained * trials / begun,
@@ -132,7 +134,7 @@ def rehearse_scheduler(
 def confirming(
     spec: Spec, configurations: int | None, epochs: float | None, longest: int
 ) -> Confirming | None:
-    """Return the largest possible cost of the confirmation; None if the sweep file has no ``confirm``.
+    """Return the largest possible cost of the confirmation in trials and epochs; None without ``confirm`` in the file.
 
     Finalists are dropped until the budget allows three seeds for each, but two of them stay, or one beside a baseline.
     With a small budget, ``seeds`` of the result may therefore be less than three, even 0.
@@ -145,8 +147,8 @@ def confirming(
     """
     if spec.confirm is None:
         return None
-    share = spec.confirm.share()
-    each = longest * (spec.folds or 1)
+    share = spec.confirm.share()  # of the search's epochs; None without a budget
+    each = longest * (spec.folds or 1)  # epochs of one seed of a finalist, with all folds
     baseline = []  # takes part in addition to the finalists
     if spec.baseline is not None:
         baseline.append(each)
@@ -197,17 +199,16 @@ def list_offers(
     None if ``trials`` is None and no budget limits them. All machines take the other times from ``timing``, or 0
     without it. ``per_trial`` is in the units of `Spec.length`. `budget.money` is spent at the machine's price.
     """
+    estimate = price if spec.minutes is None else price_units
     found = []
     for machine in machines:
+        # trials that use no GPU are counted as if each took one
         at_once = max(count_gpu_parts(machine.gpus, spec.resources.trial_gpus or 1.0), 1)
         machine_timing = timing
         if machine.epoch_s is not None:
-            if timing is None:
-                beside = (0.0, 0.0)
-            else:
-                beside = (timing.trial_s, timing.start_s)
-            machine_timing = Timing(machine.epoch_s, *beside, "given")
-        estimate = price if spec.minutes is None else price_units
+            trial_s = 0.0 if timing is None else timing.trial_s
+            start_s = 0.0 if timing is None else timing.start_s
+            machine_timing = Timing(machine.epoch_s, trial_s, start_s, "given")
         # the price in the file is that of another machine
         resources = spec.resources.model_copy(update={"price_per_gpu_hour": machine.price})
         machine_spec = replace(spec, resources=resources)
@@ -223,13 +224,13 @@ def measure_epoch_times(
     """Train the first two configurations of ``sample`` in this process, up to two epochs of each phase, and time them.
 
     ``sample`` must have at least one. The trainable is searched in ``import_folders`` first. The result has the median
-    seconds of an epoch, the seconds of the last of the trials besides its epochs, and by how much those of the first,
-    which include the import, exceed them.
+    of the two trials' mean seconds of an epoch, the seconds of the last of the trials besides its epochs, and by how
+    much those of the first, which include the import, exceed them.
 
     Raises:
         TrainableError: if the trainable cannot be imported, or the training fails.
     """
-    began = time.monotonic()
+    began = time.monotonic()  # of the import and the first trial, then of the second one
     terms = Terms(spec)
     try:
         trainable = load_trainable(spec.trainable, import_folders, seed=spec.data_seed)()
@@ -253,10 +254,14 @@ def measure_epoch_times(
 
 
 def _train_epochs(trainable: Trainable, most: int) -> list[EpochReported]:
-    """Train up to ``most`` epochs with a trainable that has begun a trial; return their reports."""
+    """Train up to ``most`` epochs with a trainable that has begun a trial; return their reports.
+
+    ``most`` must be at least 1. There are fewer if the trial ends before.
+    """
     reported: list[EpochReported] = []
 
     def report(epoch: EpochReported) -> bool:
+        """Keep a report of the trainable; return whether it is to train another epoch."""
         reported.append(epoch)
         return len(reported) < most
 
@@ -269,12 +274,14 @@ def _time_epochs(trainable: Trainable, epochs: int) -> tuple[float, float]:
 
     The trainable must have begun a trial of ``epochs`` epochs, over which the mean is taken; without `try_phases`, they
     are one phase. Each epoch of a phase counts with the time of the last one that was trained, because the first may
-    compile.
+    compile. Raises IndexError if the trainable reports no epoch of a phase.
     """
-    phases: Callable[[], Iterable[int]] = getattr(trainable, "try_phases", lambda: [epochs])
-    trained_s = total_s = 0.0
+    # begins one phase after another, and yields the number of epochs of each
+    try_phases: Callable[[], Iterable[int]] = getattr(trainable, "try_phases", lambda: [epochs])
+    trained_s = 0.0  # of the epochs that are trained here
+    total_s = 0.0  # of all epochs of the trial
     lengths = []
-    for length in phases():
+    for length in try_phases():
         trained = _train_epochs(trainable, min(length, 2))
         epoch_s = trained[-1].time_s  # the last one, because the first may compile
         trained_s += len(trained) * epoch_s
