@@ -227,11 +227,13 @@ class Coordinator:
         """
         to_resume = len(self._to_resume)
         if self.enough:
-            return len(self._ledger.queue) + self._count_lacking() + to_resume
+            added = len(self._ledger.queue)  # by persons, and not started yet
+            return added + self._count_lacking() + to_resume
         # Without that end, the number of all trials includes what was added and what is lacking.
         total = self._present.all_trials
         if total is None:
             return None
+        # `confirmed` is the number of trials of the confirmation that have begun
         begun = len(self._ledger.trials) - self._auxiliary.confirmed
         to_start = max(total - begun, 0)
         return to_start + to_resume
@@ -323,7 +325,7 @@ class Coordinator:
         With ``confirming``, only the trials of the confirmation and the baseline are queued.
         """
         numbers = [
-            number for number in self._open if self._auxiliary.contains(number) or not confirming
+            number for number in self._open if not confirming or not self._is_of_search(number)
         ]
         # `position` is 0 for a trial that is not paused
         self._to_resume += sorted(
@@ -414,9 +416,7 @@ class Coordinator:
         # before a trial of the confirmation, which does not belong to these
         self._all_started = started is None
         # open trials also wait or pause; only once all have ended is it known which configurations are the best
-        searching = not self._confirming and any(
-            not self._auxiliary.contains(trial) for trial in self._open
-        )
+        searching = not self._confirming and any(map(self._is_of_search, self._open))
         if started is None and self._spec.confirm and not searching:
             self._confirming = True
             started = self._auxiliary.start_confirmation_trial()
@@ -506,10 +506,11 @@ class Coordinator:
         If the change is new rather than replayed, also call `Hooks.changed`.
         """
         before, self._spec = self._spec, after
-        self._terms = Terms(after)
+        self._terms = Terms(after)  # by which trials are ordered and end
         self._objective = after.objectives[0]
         self._target = after.metrics[0].target
         if self._target != before.metrics[0].target:
+            # a trial that has reached the new target ends; one that has reached only the old one goes on
             for trial in self._open.values():
                 self._terms.decide_about_target(trial)
         # first, as all of the following use the new numbering
@@ -641,10 +642,12 @@ class Coordinator:
     def _is_searching(self) -> bool:
         """Return whether a trial of the search has a worker, or waits for its last worker to end."""
         with_worker = (number for number, trial in self._open.items() if trial.has_worker)
-        return any(
-            not self._auxiliary.contains(number)
-            for number in (*with_worker, *self._to_resume_later)
-        )
+        # the latter resume once their last workers are gone
+        return any(map(self._is_of_search, (*with_worker, *self._to_resume_later)))
+
+    def _is_of_search(self, number: int) -> bool:
+        """Return whether a trial that has started is of the search, not of the baseline or the confirmation."""
+        return not self._auxiliary.contains(number)
 
     def _has_worker(self, trial: int) -> bool:
         """Return whether a trial is open and has a worker."""
@@ -992,7 +995,7 @@ class Coordinator:
         unfinished = []
         for number in self._open:
             # once the confirmation has begun, open trials of the search are left as they are
-            if self._auxiliary.contains(number) or not self._confirming:
+            if not self._confirming or not self._is_of_search(number):
                 unfinished.append(number)
         finished = late or (not self.stopping and not unfinished and self._all_started)
         if finished:
@@ -1338,7 +1341,9 @@ class Coordinator:
         """
         end = trial.make_due_end()
         state = trial.state
-        facts = structs.replace(state.facts, checkpoint=self._hooks.kept(state.number, state.epoch))
+        # the path of the checkpoint that the trial's worker has saved after its last logged epoch, if it has
+        checkpoint = self._hooks.kept(state.number, state.epoch)
+        facts = structs.replace(state.facts, checkpoint=checkpoint)
         if end is None and not state.paused:
             return self._pauses.make_pause(trial, facts)
         if end and end.status is Status.COMPLETED:  # others keep no checkpoint

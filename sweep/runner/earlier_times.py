@@ -98,13 +98,10 @@ def price(
     limits = [budget.hours * 3600] if budget.hours else []
     if budget.gpu_hours and gpus:
         limits.append(budget.gpu_hours * 3600 / (gpus * at_once))
-    if (
-        budget.money
-        and gpus
-        and spec.resources.price is not None
-        and (most := prices.find_price_bounds(spec.resources.price)[1])
-    ):
-        limits.append(budget.money * 3600 / (gpus * at_once * most))
+    if budget.money and gpus and spec.resources.price is not None:
+        _, highest = prices.find_price_bounds(spec.resources.price)  # of a GPU-hour
+        if highest:
+            limits.append(budget.money * 3600 / (gpus * at_once * highest))
     if limits and min(limits) < seconds:
         seconds = min(limits)
         afforded = max((seconds - timing.start_s) * at_once / each_s, 0)

@@ -85,8 +85,10 @@ class Notifier(Follower):
         self, spec: Spec, folder: ResultsFolder, *, is_confirmed_next: bool = False
     ) -> None:
         self._folder = folder
+        # makes the notices from the events
         self._watch = NoticeWatch(Outline.of(spec), is_confirmed_next=is_confirmed_next)
-        self._offset = 0
+        self._offset = 0  # bytes of the log that were read
+        # what the log has already is of earlier sessions
         self._skip_bytes = folder.log.stat().st_size if folder.log.exists() else 0
         self._receivers = [Receiver(receiver) for receiver in spec.notify]
         self._asks_for_verdict = any("verdict" in receiver.kinds for receiver in spec.notify)
