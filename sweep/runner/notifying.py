@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 
 from sweep.analysis import Outline, conditions
 from sweep.analysis.notices import Notice, NoticeWatch
-from sweep.errors import Problem, refuse
+from sweep.errors import Problem, StoreError, refuse
 from sweep.events import Event, convert_to_json_types
 from sweep.spec import Spec
 from sweep.spec.blocks import Notify
@@ -99,17 +99,20 @@ class Notifier(Follower):
         """Read the new events of the log, and queue the notices that follow from them for the receivers.
 
         Events that the log had before this session make no notices. Do nothing if there is no log yet. Raises
-        StoreError if the log is damaged.
+        StoreError if the log cannot be read; its new events are then read again the next time.
         """
         if not self._folder.log.exists():
             return
         new: list[Event] = []
+        read = self._offset
         for event, end in log.read_with_ends(self._folder.log, self._offset):
-            self._offset = end
+            read = end
             if end <= self._skip_bytes:  # an earlier session has sent the notices of this event
                 self._watch.skip(event)
+                self._offset = end
             else:
                 new.append(event)
+        self._offset = read  # only now: if reading fails, nobody has observed the new ones
         # whether there is a verdict is looked up only if a receiver asks for it
         has_verdict = self._has_verdict if self._asks_for_verdict else None
         for notice in self._watch.observe(new, has_verdict):
@@ -117,8 +120,16 @@ class Notifier(Follower):
                 receiver.put(notice)
 
     def _has_verdict(self) -> bool:
-        """Return whether the present ranking of the sweep, read from its folder, has a verdict."""
-        return conditions.has_verdict(conditions.read_ranking(self._folder))
+        """Return whether the present ranking of the sweep, read from its folder, has a verdict.
+
+        If it cannot be read, log that and return False, so that the other notices are sent.
+        """
+        try:
+            ranking = conditions.read_ranking(self._folder)
+        except StoreError as error:
+            _log(f"whether there is a verdict is not known: {error}")
+            return False
+        return conditions.has_verdict(ranking)
 
     def drop(self) -> None:
         """Do nothing: a notifier does not start over, since notices would then be sent twice."""

@@ -24,10 +24,13 @@ from walking import FILE, write_project
 from sweep.analysis.notices import Notice
 from sweep.cli import main
 from sweep.errors import InputError, StoreError
+from sweep.events import Event
 from sweep.runner import notifying
-from sweep.runner.notifying import Receiver, make_sender
+from sweep.runner.notifying import Notifier, Receiver, make_sender
 from sweep.spec import parse_spec
 from sweep.spec.blocks import Notify
+from sweep.store import log as store_log
+from sweep.store.folder import ResultsFolder
 
 NOTICE = Notice(
     event="finished",
@@ -481,6 +484,51 @@ def test_the_end_of_a_search_is_told_if_its_confirmation_cannot_begin(
     code, *ends = run_confirmed(tmp_path, monkeypatch)
     assert code != 0
     assert [event for event, _ in ends] == ["finished"]
+
+
+def test_a_ranking_that_cannot_be_read_keeps_no_other_notice_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreError("no ranking today")
+
+    monkeypatch.setattr("sweep.analysis.conditions.read_ranking", refuse)
+    monkeypatch.chdir(tmp_path)
+    hook = Hook()
+    entry = f"{{webhook: '{hook.url}', on: [verdict, finished]}}"
+    write_project(tmp_path, file=f"{FILE}notify: [{entry}]\n", name="told")
+    with serving(hook):
+        ran = CliRunner().invoke(main, ["run", "told.yaml", "--inline"])
+    assert ran.exit_code == 0, ran.output
+    assert [content["event"] for _, content in hook.got] == ["finished"]
+
+
+def test_events_after_which_reading_failed_are_told_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_project(tmp_path, name="told")
+    assert CliRunner().invoke(main, ["run", "told.yaml", "--inline"]).exit_code == 0
+    folder = ResultsFolder(tmp_path / "results" / "told")
+    logged = folder.log.read_bytes()
+    folder.log.unlink()  # so that all of its events are new
+    hook = Hook()
+    text = f"{FILE}notify: [{{webhook: '{hook.url}', on: [finished]}}]\n"
+    read_with_ends = store_log.read_with_ends
+
+    def fail_at_the_end(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
+        yield from read_with_ends(path, offset)
+        raise StoreError("the disk is away")
+
+    with serving(hook):
+        notifier = Notifier(parse_spec(text, "f.yaml"), folder)
+        folder.log.write_bytes(logged)
+        with monkeypatch.context() as patched:
+            patched.setattr(store_log, "read_with_ends", fail_at_the_end)
+            with pytest.raises(StoreError, match="the disk is away"):
+                notifier.update()
+        notifier.close()
+    assert [content["event"] for _, content in hook.got] == ["finished"]
 
 
 def test_a_server_that_is_gone_fails_no_sweep(
