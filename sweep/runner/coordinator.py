@@ -220,10 +220,10 @@ class Coordinator:
         """Number of trials of the search and the baseline that are still to start or to resume; None if unknown.
 
         Paused trials are included, and so are those of the confirmation that are to resume. Trials whose last worker is
-        not gone yet are not. Once `stop_when.gain` has ended the search, the searcher's own configurations do not start
-        any more. Then these remain: configurations that a person has added, each of which counts once, however many
-        trials it is to have; trials that resume; and trials that earlier configurations lack, because `repeats` was
-        raised.
+        not gone yet are not. Budgets, and a session that only confirms, are not considered, although they may keep some
+        from starting. Once `stop_when.gain` has ended the search, the searcher's own configurations do not start any
+        more. Then these remain: configurations that a person has added, each of which counts once, however many trials
+        it is to have; trials that resume; and trials that earlier configurations lack, because `repeats` was raised.
         """
         to_resume = len(self._to_resume)
         if self.enough:
@@ -267,7 +267,7 @@ class Coordinator:
 
         Arguments:
             events: earlier events that `recall` has not been called with.
-            retry_failed: whether to open all trials that failed again; otherwise the result is 0.
+            retry_failed: whether to open again all trials that have failed, to retry them; otherwise the result is 0.
             confirming: whether to train only trials of the confirmation and the baseline, and leave the search as it
                 is.
             settings: settings of the sweep file that change from now on; see `SweepChanged`.
@@ -337,7 +337,7 @@ class Coordinator:
 
         It is a new trial or an open one that continues. Return None if there is none to start now, or if the sweep
         stops. Paused trials that their rule gives up are ended first. If the chosen trial ends or pauses at once,
-        another one is chosen: an earlier sweep has its result, or its parent's checkpoint cannot be copied.
+        because an earlier sweep has its result or its parent's checkpoint cannot be copied, another one is chosen.
         """
         while not self._is_stopping():
             self._end_given_up_trials()
@@ -490,7 +490,8 @@ class Coordinator:
     def _steer(self, event: SteeringEvent) -> None:
         """Apply a logged event, new or replayed, with which a person changed the sweep or added configurations.
 
-        The ledger and `_present` must have observed it. Notes and stars change nothing here.
+        The ledger and `_present` must have observed it. Notes and stars change nothing here. For other events, the
+        sharing of GPUs also learns how many trials are left.
         """
         if isinstance(event, SweepChanged):
             self._apply_change(event, self._present.spec)
@@ -1031,7 +1032,8 @@ class Coordinator:
     def _end_now(self, trial: OpenTrial, end: TrialEnded) -> None:
         """Log the end of a trial now, without waiting for its worker, which the next `tick` returns as to be killed.
 
-        If the trial failed and has retries left, it is interrupted and queued again instead.
+        If the trial failed and has retries left, it is interrupted and queued again instead. If the log cannot be
+        written, the trial stays open without a worker, and the sweep stops.
         """
         number = trial.started.trial
         end = self._terms.apply_retries(end, trial.state.retries)

@@ -80,8 +80,8 @@ def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) 
         objective: the sweep's first objective, by which the copied checkpoint is ranked.
         started: the start of the copy, with its ``parent`` and ``parent_epoch``.
     """
-    parent = started.parent
-    epoch = started.parent_epoch or 0
+    # ``or 0`` is for the type checker: a copy has both
+    parent, epoch = started.parent or 0, started.parent_epoch or 0
     epochs = []
     for event in store_log.read(folder.log):
         if isinstance(event, EpochReported) and event.trial == parent and event.epoch <= epoch:
@@ -93,10 +93,10 @@ def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) 
     try:
         if checkpoints.list_names(folder.path, started.trial):
             return ""
-        known = checkpoints.find_epoch_checkpoint(folder.path, parent or 0, epoch)
+        known = checkpoints.find_epoch_checkpoint(folder.path, parent, epoch)
         if known is None:
             raise StoreError("it is not there; a function trainable has one where it saves")
-        sources = {one.name: one for one in checkpoints.fetch_checkpoints(folder.path, parent or 0)}
+        sources = {one.name: one for one in checkpoints.fetch_checkpoints(folder.path, parent)}
         source = sources.get(Path(known).name)
         if source is None:
             raise StoreError("it has been deleted in the meantime")
@@ -134,12 +134,13 @@ def _take_over_checkpoint(
         raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
     taken = tuple(epochs[: manifest.epoch])
     known = replace(manifest, loss=objective.ranking_loss(taken[-1].metrics), reports=taken)
-    checkpoints.begin_checkpoint(
+    complete = checkpoints.begin_checkpoint(
         checkpoints.get_trial_folder(folder.path, trial),
         known,
         partial(_copy_checkpoint_files, path),
-        keep=1,
-    )()
+        keep=1,  # beside the best one
+    )
+    complete()
 
 
 class Memo:
@@ -178,14 +179,15 @@ class Memo:
             try:
                 about = other.read_info()
                 if info.identity is None or about.identity != info.identity:
-                    continue
+                    continue  # with other code, settings or versions
                 if about.spec.get("minutes") is not None:
                     text = "their minutes ended them, and how far these lead depends on the machine"
                     self._notify_once(
                         other.name, "minutes", f"no results of {other.name} are reused: {text}"
                     )
                     continue
-                # told only if there are results of the same code that could be used
+                # ``doubt``: why the same trial may give another result; that about this sweep is told only if there are
+                # results of the same code that could be used
                 if doubt := info.doubt:
                     self._notify_once(
                         "", doubt, f"no results of earlier sweeps are reused: {doubt}"
@@ -312,13 +314,13 @@ class Memo:
         if source is None:
             return None
         try:
-            # the path is FOLDER/checkpoints/TRIAL/epoch-N
-            kept = checkpoints.fetch_checkpoints(
-                source.parent.parent.parent, int(source.parent.name)
-            )
-            for path in sorted(
+            # the path of a checkpoint is FOLDER/checkpoints/TRIAL/epoch-N
+            results_folder, earlier_trial = source.parent.parent.parent, int(source.parent.name)
+            kept = checkpoints.fetch_checkpoints(results_folder, earlier_trial)
+            oldest_first = sorted(
                 {*kept, source}, key=lambda path: checkpoints.order_by_epoch(path.name)
-            ):
+            )
+            for path in oldest_first:
                 _take_over_checkpoint(
                     self._folder,
                     self._objective,
@@ -380,6 +382,7 @@ class Memo:
             return "what they did may depend on the number of epochs" + (
                 f" (lr_schedule is {schedule})" if schedule else ""
             )
+        # None: it was deleted; or it could not be copied
         if entry.checkpoint(end) in {None, *self._unusable}:
             return "their checkpoints were deleted; a sweep keeps only those of its best trials (checkpoint.trials)"
         return None
