@@ -95,8 +95,8 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
 
     ``sample`` is the number of first configurations that the plan shows; ``basis.timing`` may train some of them.
     ``simulated_gpus`` is the number of CPU devices that stand in for GPUs; None for real ones. The price of a sweep
-    without an end is that of `ENDLESS` configurations. Raises `InputError` if the user's own searcher or scheduler
-    cannot be built, and what ``basis.timing`` and ``basis.learn`` raise.
+    without an end is that of `ENDLESS` configurations, with the baseline. Raises `InputError` if the user's own
+    searcher or scheduler cannot be built, and what ``basis.timing`` and ``basis.learn`` raise.
     """
     concurrent = earlier_times.count_concurrent_trials(spec, simulated_gpus, basis.room)
     configurations = spec.trials
