@@ -63,7 +63,8 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
     seeds = _count_seeds(race, rules)
     left = [racer for racer in race.racers if not racer.out]
     done = len(left[0].losses) if left else 0  # all that are left have the same number of seeds
-    epochs = seeds * sum(racer.epochs for racer in left)  # `Racer.epochs` is of one seed, with all its folds
+    # `Racer.epochs` is of one seed, with all its folds
+    epochs = seeds * sum(racer.epochs for racer in left)
     trials = seeds * len(left) * (rules.folds or 1)
     # the next seed begins when all finalists have trained the present one, so no more than these train at once
     of_one_seed = len(left) * (rules.folds or 1)
@@ -100,7 +101,8 @@ def _count_seeds(race: Race, rules: Rules) -> int:
         return 0
     # all that are left have the same number of seeds
     seeds = rules.seeds - len(left[0].losses)
-    if math.isinf(race.allowed):  # there is no budget; the quotient below would be NaN, which `int` refuses
+    # without a budget, the quotient below would be NaN, which `int` refuses
+    if math.isinf(race.allowed):
         return seeds
     unspent = race.allowed - race.epochs
     return min(seeds, int(unspent // epochs_per_seed))
@@ -119,7 +121,8 @@ def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: R
     ``runs`` are all trials of the sweep, and ``race`` the state of their confirmation, which must have ended because
     the budget does not allow another seed.
     """
-    left = [racer for racer in race.racers if not racer.out]  # two or more, as one alone ends it otherwise
+    # two or more: with fewer, the race has ended for another reason
+    left = [racer for racer in race.racers if not racer.out]
     each = sum(racer.epochs for racer in left)
     searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
     share = f"{_get_budget(sweep.spec)} of the search's {searched:,} epochs"

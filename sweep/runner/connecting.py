@@ -188,7 +188,8 @@ def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resourc
     from sweep.backends.ray_tune import cluster
 
     workers = asked.workers
-    aside = asked.processes - asked.workers  # processes of a trial that train nothing, such as parameter servers
+    # processes of a trial that train nothing, such as parameter servers
+    aside = asked.processes - asked.workers
     # real GPUs, and no lines for the user
     with cluster.connect(address, None, lambda text: None) as found:
         found.require(devices, workers, aside)  # raises the error if not even one trial fits

@@ -41,7 +41,8 @@ class Price:
 
     trials: float | None  # may be a fraction
     epochs: float | None  # of all trials together
-    hours: float | None  # from the beginning to the end of the sweep; None also without measured times
+    # from the beginning to the end of the sweep; None also without measured times
+    hours: float | None
     trained_s: float | None = None  # seconds of all epochs together; None without a `Timing`
 
 

@@ -243,7 +243,8 @@ class GainRule:
         """
         if self._configurations.ended < self._fewest_ended:
             return None
-        upcoming: list[Params] = []  # stays empty if the method learns: the model then looks at the whole space
+        # stays empty if the method learns: the model then looks at the whole space
+        upcoming: list[Params] = []
         if self._searcher is not None:
             upcoming = list(self._list_upcoming(self._searcher))
             if not upcoming:

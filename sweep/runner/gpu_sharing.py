@@ -319,7 +319,7 @@ class Sharing:
             case Crowded():  # it ran out of memory
                 share = self._shares.pop(trial, 1.0)
                 least = min(2 * share, 1.0)
-                self._trials[trial].least = least
+                self._trials[trial].least_share = least
                 self._say(
                     f"trial {trial}: out of memory on {_format_share(share)}; it goes on with {_format_share(least)}"
                 )

@@ -97,7 +97,8 @@ class Limits:
                 caps.append(cap)
         self.cap = min(caps, default=None)  # configurations to try in all sessions together
         if spec.stop_when:  # `GainRule` checks its other settings
-            self._patience = spec.stop_when.no_improvement  # trials without a better one; None: no limit
+            # trials without a better one; None: no limit
+            self._patience = spec.stop_when.no_improvement
         else:
             self._patience = None
         self._max_failures = spec.max_failures
@@ -256,7 +257,8 @@ class Limits:
         if event.driven_s is not None:
             self._is_timed = True
             self._session_s = event.driven_s
-        elif not self._is_timed:  # the log of an earlier release: use the clocks of the nodes, which may go back
+        # the log of an earlier release: use the clocks of the nodes, which may go back
+        elif not self._is_timed:
             last = self._last_time or event.time
             now = event.time
             self._session_s += max(now - last, 0.0)

@@ -271,19 +271,27 @@ def rehearse_course(
         return rehearse(epoch_s or SHORT_EPOCH_S)
     try:
         course = rehearse(epoch_s or SHORT_EPOCH_S)
-        if epoch_s is not None:
-            return course
-        # another course if repeated: the rule decides at random, so that a comparison of times shows nothing
-        if rehearse(SHORT_EPOCH_S) != course:
-            return course
-        # another course with other times: the rule needs them, and they are not known
-        if rehearse(LONG_EPOCH_S) != course:
+        if epoch_s is None and _depends_on_times(rehearse, course):
             return expect_all_epochs(lacks_times=True)
     except SweepError:
         raise
     except Exception:  # it may need something that rehearsed epochs lack, such as other metrics
         return expect_all_epochs(lacks_times=False)
     return course
+
+
+def _depends_on_times(
+    rehearse: Callable[[float], pricing.Course], with_short_epochs: pricing.Course
+) -> bool:
+    """Return whether a rule decides by the seconds of an epoch: long epochs lead to another course than short ones.
+
+    ``rehearse`` returns the simulated course if an epoch takes so many seconds; it has returned ``with_short_epochs``
+    for `SHORT_EPOCH_S`. Return False for a rule that decides at random.
+    """
+    # another course although nothing is different: at random, so that a comparison would show nothing
+    if rehearse(SHORT_EPOCH_S) != with_short_epochs:
+        return False
+    return rehearse(LONG_EPOCH_S) != with_short_epochs
 
 
 def _iterate_suggestions(searcher: Searcher, count: int) -> Iterator[Params]:
