@@ -64,12 +64,18 @@ class MadeUpTrial:
     end: float
 
     def loss(self, epoch: int, epochs: int) -> float:
-        """Return the made-up loss after ``epoch`` of ``epochs`` epochs, in standard deviations; lower is better."""
+        """Return the made-up loss after ``epoch`` of ``epochs`` epochs, in standard deviations; lower is better.
+
+        ``epoch`` counts from 1. The loss falls with the epochs. After the last one it is ``end``; earlier ones mix
+        ``end`` with ``first`` and ``soon``, and have less of ``end`` the earlier they are.
+        """
         agrees = agreement(epoch, epochs)
+        # from `first` at epoch 1, turning towards `soon`; so another trial leads after a few epochs
         angle = TURN * math.log(epoch)
         early = math.cos(angle) * self.first + math.sin(angle) * self.soon
         differs = math.sqrt(1.0 - agrees**2)  # so that losses have the variance 1 at every epoch
-        return agrees * self.end + differs * early + FALL * (1.0 - agrees)
+        falls_later = FALL * (1.0 - agrees)  # the same for all trials
+        return agrees * self.end + differs * early + falls_later
 
 
 class Landscape:
@@ -84,7 +90,10 @@ class Landscape:
         self._weights_of = {part: self._weights(part) for part in ("first", "soon", "end")}
 
     def trial(self, params: Params) -> MadeUpTrial:
-        """Return how good a configuration is at first, soon after and at the end; the same whenever it is asked."""
+        """Return how good a configuration is at first, soon after and at the end; the same whenever it is asked.
+
+        Constant and tied parameters have no effect, nor do those that ``params`` lacks.
+        """
         return MadeUpTrial(
             *(
                 self._compute_height(part, weights, params)
@@ -93,10 +102,10 @@ class Landscape:
         )
 
     def _weights(self, part: str) -> Mapping[str, float]:
-        """Return the weights of the parameters in a part of the training: ``first``, ``soon`` or ``end``.
+        """Return the weights of the parameters, by name, in a part of the training: ``first``, ``soon`` or ``end``.
 
-        The order of importance is random, but always the same for a part of this landscape. Few parameters matter, and
-        the squares of the weights add up to 1.
+        The order of importance is random, but always the same for a part of this landscape. Each weight is `IMPORTANCE`
+        times that of the next more important parameter, and the squares of the weights add up to 1.
         """
         shuffled = random.Random(f"{self._name} {part}").sample(
             self._parameters, len(self._parameters)
@@ -110,30 +119,31 @@ class Landscape:
     def _compute_height(self, part: str, weights: Mapping[str, float], params: Params) -> float:
         """Return how bad a configuration is in a part of the training: the weighted sum of its values' effects.
 
-        ``part`` is ``first``, ``soon`` or ``end``; ``weights`` are those of this part, by parameter.
+        ``part`` is ``first``, ``soon`` or ``end``; ``weights`` are those of this part, by the parameter's name. The sum
+        is over the drawn parameters that ``params`` has.
         """
-        there = []
+        present = []
         for one in self._parameters:
             if one.name in params:
-                there.append(one)
+                present.append(one)
         return sum(
-            weights[one.name] * self._compute_effect(part, one, params[one.name]) for one in there
+            weights[one.name] * self._compute_effect(part, one, params[one.name]) for one in present
         )
 
     def _compute_effect(self, part: str, parameter: Parameter, value: Value) -> float:
         """Return what a value adds to the loss in a part of the training, before it is weighted.
 
-        Over all values of its parameter, the mean is 0 and the variance 1. The effect of a number grows with the square
-        of its distance from a random best value. Choices have independent random effects. Repeated calls return the
-        same.
+        The effect of a number grows with the square of its distance, on the scale of the domain, from a random best
+        value; over the numbers that the domain draws, its mean is 0 and its variance 1. A choice has a random effect of
+        its own, drawn from the standard normal distribution. Repeated calls return the same.
         """
         domain = parameter.domain
         name = f"{self._name} {part} {parameter.name}"
         if not isinstance(domain, Range):
             return random.Random(f"{name} {key(value)}").gauss(0.0, 1.0)
-        # where the bowl has its bottom, if the range is from 0 to 1
+        # the best value, as a number from 0 to 1 such as `to_unit` returns
         best = random.Random(name).uniform(0.1, 0.9)
-        # of (u - best)**2, if u is uniform between 0 and 1
+        # mean and variance of (u - best)**2 for a number u that is uniform between 0 and 1
         mean = 1 / 12 + (0.5 - best) ** 2
         variance = 1 / 180 + (0.5 - best) ** 2 / 3
         return ((to_unit(domain, value) - best) ** 2 - mean) / math.sqrt(variance)
@@ -170,14 +180,14 @@ class Rehearsal:
         self._pausing = scheduler if isinstance(scheduler, Pausing) else None
         self._objectives = (setting.objective, *setting.objective.others)
         self._trials: list[Sequence[MadeUpTrial]] = []  # by trial, then by objective
-        self._done: list[int] = []  # number of reports so far, by trial
+        self._reports_of_trial: list[int] = []  # number of reports so far, by trial
         self._paused: list[int] = []
-        # when it reports next, in which order it was begun, which trial
+        # a heap of (time of the next report in epochs, number of this schedule, trial)
         self._running: list[tuple[int, int, int]] = []
-        self._stretches = 0  # number of reports scheduled so far
-        self._now = 0  # epochs that a worker could have trained since the beginning
+        self._scheduled = 0  # number of reports scheduled so far
+        self._now_epochs = 0  # epochs that a worker could have trained since the beginning
         self._searcher: Searcher | None = None
-        self._reached: Counter[int] = Counter()
+        self._reports_at_epoch: Counter[int] = Counter()
 
     @property
     def begun(self) -> int:
@@ -187,13 +197,13 @@ class Rehearsal:
     @property
     def _present_s(self) -> float:
         """Simulated seconds since the beginning of the sweep."""
-        return self._now * self._setting.epoch_s
+        return self._now_epochs * self._setting.epoch_s
 
     def run(self, searcher: Searcher | None) -> Counter[int]:
         """Simulate all trials and return by epoch how many reported it; call it only once.
 
-        ``searcher``, which observes the trials, suggests their configurations; None if the landscapes are a random
-        generator.
+        ``searcher`` suggests the configurations and observes the trials, which changes it. It is None if the landscapes
+        are a random generator. Trials that are still paused when nothing else is left are not continued.
         """
         self._searcher = searcher
         while True:
@@ -203,17 +213,18 @@ class Rehearsal:
                     break
                 self._schedule_report(trial)
             if not self._running:
-                return self._reached
+                return self._reports_at_epoch
             # the report that comes next in simulated time
-            self._now, _, trial = heapq.heappop(self._running)
+            self._now_epochs, _, trial = heapq.heappop(self._running)
             if self._report(trial):
                 self._schedule_report(trial)
 
     def _next_trial(self) -> int | None:
         """Return the next trial for a free worker; None if there is none now.
 
-        It is a paused trial that may resume, which is then no longer among the paused ones, or else a new trial, which
-        is started here. If nothing is running, it may be the paused trial that `Pausing.last` returns.
+        It is the first paused trial that the scheduler lets resume, or else a new trial, which is started here. If
+        there is neither and nothing is running, it is the paused trial that `Pausing.last` returns. A paused trial that
+        is returned no longer counts as paused.
         """
         if self._pausing is not None:
             for trial in self._paused:
@@ -223,17 +234,20 @@ class Rehearsal:
         number = len(self._trials)
         if number < self._setting.trials and self._start(number):
             return number
-        if self._pausing is not None and not self._running:
-            last = self._pausing.last()
-        else:
-            last = None
+        if self._pausing is None or self._running:
+            return None
+        last = self._pausing.last()
         if last is not None:
             self._paused.remove(last)
         return last
 
     def _start(self, number: int) -> bool:
-        """Start trial ``number``, the next one; return False if the searcher has no configuration for it."""
-        # without a searcher, the results of made-up trials do not depend on parameters; all have the maximum length
+        """Start trial ``number``, the next one, and return True; False if the searcher has no configuration for it.
+
+        The searcher and the scheduler observe the start. Without a searcher, the only parameter is ``epochs``, the
+        maximum length.
+        """
+        # without a searcher, the results of made-up trials do not depend on parameters
         params: Params = {"epochs": self._setting.epochs}
         if self._searcher is not None:
             suggested = self._searcher.suggest(number)
@@ -243,7 +257,7 @@ class Rehearsal:
         self._trials.append(
             [self._make_up_trial(place, params) for place in range(len(self._objectives))]
         )
-        self._done.append(0)
+        self._reports_of_trial.append(0)
         started = TrialStarted(
             trial=number,
             trial_id=str(number),
@@ -256,29 +270,39 @@ class Rehearsal:
         return True
 
     def _make_up_trial(self, place: int, params: Params) -> MadeUpTrial:
-        """Return how good a trial is in the objective with index ``place``; random if there are no landscapes."""
+        """Return how good a trial is in the objective with index ``place`` (0 is the first of the sweep).
+
+        Without landscapes, it is drawn from their random generator, from the standard normal distribution.
+        """
         if isinstance(self._landscapes, random.Random):
             return MadeUpTrial(*(self._landscapes.gauss(0.0, 1.0) for _ in range(3)))
         return self._landscapes[place].trial(params)
 
     def _schedule_report(self, trial: int) -> None:
-        """Schedule the next report of a trial for the time when it has trained the epochs up to that report."""
+        """Schedule the next report of a trial for the time when it has trained the epochs up to that report.
+
+        The trial then counts as running. It must have a report left. Reports at the same time come in the order in
+        which they were scheduled.
+        """
         reported = self._setting.reported
-        done = self._done[trial]
-        takes = reported[done] - (reported[done - 1] if done else 0)
-        self._stretches += 1
-        heapq.heappush(self._running, (self._now + takes, self._stretches, trial))
+        done = self._reports_of_trial[trial]
+        trained = reported[done - 1] if done else 0
+        due = self._now_epochs + reported[done] - trained
+        self._scheduled += 1  # orders reports that are due at the same time
+        heapq.heappush(self._running, (due, self._scheduled, trial))
 
     def _report(self, trial: int) -> bool:
-        """Let searcher and scheduler observe a trial's next report; end or pause it; return whether it continues."""
+        """Count a trial's next report and let searcher and scheduler observe it; return whether the trial continues.
+
+        If it does not, the trial is ended here: completed at its last epoch, else pruned or paused by the scheduler.
+        """
         epochs = self._setting.epochs
-        epoch = self._setting.reported[self._done[trial]]
-        self._done[trial] += 1
-        self._reached[epoch] += 1
-        both = zip(self._objectives, self._trials[trial], strict=True)
+        epoch = self._setting.reported[self._reports_of_trial[trial]]
+        self._reports_of_trial[trial] += 1
+        self._reports_at_epoch[epoch] += 1
         metrics = {}
-        for objective, one in both:
-            metrics[objective.name] = objective.from_loss(one.loss(epoch, epochs))
+        for objective, made_up in zip(self._objectives, self._trials[trial], strict=True):
+            metrics[objective.name] = objective.from_loss(made_up.loss(epoch, epochs))
         report = EpochReported(
             trial=trial,
             epoch=epoch,
@@ -286,12 +310,12 @@ class Rehearsal:
             time=self._present_s,
             time_s=self._setting.epoch_s,
         )
-        stopped = self._let_observe(report)
-        # first: a trial that has trained all epochs is neither pruned nor paused
+        why_pruned = self._let_observe(report)
+        # a trial that has trained all epochs is neither pruned nor paused, so this is asked first
         if epoch == epochs:
             self._end(trial, Status.COMPLETED)
             return False
-        if stopped is not None:
+        if why_pruned is not None:
             self._end(trial, Status.PRUNED)
             return False
         if self._pausing is not None and self._pausing.holds(trial) is not None:
@@ -301,7 +325,7 @@ class Rehearsal:
         return True
 
     def _end(self, trial: int, status: Status) -> None:
-        """Let searcher and scheduler observe that a trial has ended, or pauses."""
+        """Let searcher and scheduler observe that a trial has ended or, with the status interrupted, pauses."""
         waits = status is Status.INTERRUPTED
         reason = PAUSES if waits else ""
         ended = TrialEnded(

@@ -61,7 +61,7 @@ class KeptCheckpoint:
 
     @property
     def where(self) -> str:
-        """The trial's name in messages."""
+        """The names of the sweep's folder and of the trial for messages, such as ``mnist, trial 3``."""
         return f"{self.sweep.folder.name}, trial {self.trial}"
 
 
@@ -77,7 +77,9 @@ class Restored:
 
 
 def winner(folder: ResultsFolder) -> int:
-    """Return the number of the best trial with a checkpoint, among the repeats of the best configuration.
+    """Return the number of the best trial with a checkpoint, among the completed ones of the best configuration.
+
+    The best one has the best value of the first objective. Its checkpoint is not verified and may be damaged.
 
     Raises:
         InputError: if none of them kept a checkpoint, no trial has completed, or there is no single best configuration.
@@ -91,7 +93,7 @@ def winner(folder: ResultsFolder) -> int:
 
 
 def find_best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
-    """Return the completed trials of the best configuration, best first; at least one.
+    """Return the completed trials of the best configuration, best in the first objective first; at least one.
 
     Raises:
         InputError: if no trial has completed, or there is no single best configuration, as with several objectives.
@@ -100,7 +102,7 @@ def find_best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     found = ranking.rank([analysis.read_sweep(folder)])
     if not found.best:
         raise folder.make_none_completed_error()
-    if len(found.best) > 1:
+    if len(found.best) > 1:  # with several objectives; named are the first trials of the first ones
         front = ", ".join(str(row.trials[0].trial) for row in found.best[:SHOWN])
         names = " and ".join(name for name, _ in found.objectives)
         what = f"{names} have no single best trial; on the Pareto front are {front}"
@@ -118,12 +120,12 @@ def find_checkpoint(
     """Return a checkpoint of a trial, or of the best trial if ``trial`` is None, with the metrics of its epoch.
 
     ``epoch`` is the number of an epoch, ``last`` for the latest checkpoint, or ``best`` for the undamaged one with the
-    lowest loss, with a note if the trial had a better epoch. Unknown metrics are {}. Checkpoints in an object store are
-    downloaded.
+    lowest loss, with a note if the trial had a better epoch. Unknown metrics are {}. All checkpoints of the trial are
+    downloaded if they are in an object store.
 
     Raises:
-        InputError: if there is no such trial or checkpoint, if the checkpoint is damaged, or, without ``trial``, if
-            there is no best trial (`winner`).
+        InputError: if there is no such trial or checkpoint, if the checkpoint is damaged or cannot be read, if this
+            version of sweep refuses the sweep file, or, without ``trial``, if there is no best trial (`winner`).
         StoreError: if the log is missing or damaged, or the checkpoints cannot be downloaded.
     """
     if trial is None:
@@ -143,12 +145,12 @@ def find_checkpoint(
     try:
         manifest = checkpoints.read_verified_manifest(kept[number])
     except checkpoints.Damaged as error:
-        whole = []
+        undamaged = []
         for other in sorted(kept):
             if _read_manifest(kept[other]):
-                whole.append(other)
-        if whole:
-            hint = f"kept as well is epoch {_format_numbers(whole)}: --epoch {whole[-1]}"
+                undamaged.append(other)
+        if undamaged:
+            hint = f"kept as well is epoch {_format_numbers(undamaged)}: --epoch {undamaged[-1]}"
         else:
             hint = ""
         what = f"the checkpoint of epoch {number} is damaged ({error})"
@@ -172,15 +174,19 @@ def find_checkpoint(
 def begin_trial(
     kept: KeptCheckpoint, given: object = None, trainable: Trainable | None = None
 ) -> Restored:
-    """Import the trainable of a trial, begin the trial and restore its checkpoint. Raises `InputError` if that fails.
+    """Import the trainable of a trial, begin the trial and restore its checkpoint; return what has been restored.
 
     The trial is begun only to restore it, not to be trained. The notes of the result say if code, packages, devices or
-    data differ from those of the training.
+    data differ from those of the training, and include the note of ``kept``.
 
     Arguments:
         given: the trainable's class or function itself, if it cannot be imported from a module.
-        trainable: a trainable that has begun a trial of the same sweep, to be reused with its compiled programs; if it
-            is None, one is created.
+        trainable: a trainable that has begun a trial of the same sweep, to be reused with its compiled programs; it
+            leaves that trial. If it is None, one is created.
+
+    Raises:
+        InputError: if importing, beginning or restoring fails, whatever the user's code raises.
+        StoreError: if sweep.json is missing or damaged.
     """
     sweep, notes = kept.sweep, []
     optimizers = checking.list_own_optimizers(sweep.spec)
@@ -213,7 +219,7 @@ def begin_trial(
         what = f"{sweep.spec.trainable} cannot be restored from {kept.checkpoint.name}: {in_short(error)}"
         # changed code, if it has, is the likely cause
         raise InputError.one(kept.where, what, change) from error
-    if kept.facts.data not in (None, data):
+    if kept.facts.data not in (None, data):  # fingerprints; None if that of the training is unknown
         notes.append("the data has changed since the trial was trained")
     return Restored(kept, trainable, source, assignment, tuple(notes))
 
@@ -221,7 +227,8 @@ def begin_trial(
 def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, EpochReported]]:
     """Return the state of a trial according to the log, and the reports of its epochs by epoch.
 
-    The state has the metrics of the last epoch only.
+    If an epoch was reported more than once, its last report is returned. The state has the metrics of the last epoch
+    only.
 
     Raises:
         UnknownNameError: if no trial of this number has started.
@@ -249,18 +256,19 @@ def _choose_epoch(epoch: Which, kept: Mapping[int, Path]) -> int | None:
     if epoch == "last":
         return max(kept)
     if epoch == "best":
-        whole = {
-            number: manifest.loss
-            for number, path in kept.items()
-            if (manifest := _read_manifest(path))
-        }
-        return min(whole, key=lambda number: (whole[number], number), default=max(kept))
+        losses = {}  # of the checkpoints that are not damaged
+        for number, path in kept.items():
+            manifest = _read_manifest(path)
+            if manifest is not None:
+                losses[number] = manifest.loss
+        return min(losses, key=lambda number: (losses[number], number), default=max(kept))
     return epoch if epoch in kept else None
 
 
 def _describe_better_epoch(epoch: int, reports: Mapping[int, EpochReported], spec: Spec) -> str:
     """Return a note that names the best epoch of a trial, if it is better than ``epoch``; otherwise "".
 
+    Epochs are compared by the first objective; those that violate the constraints are worse than all others.
     ``reports`` maps epochs to the trial's reports; the note is also "" if it lacks ``epoch``.
     """
     first = spec.objectives[0]
@@ -279,7 +287,7 @@ def _describe_better_epoch(epoch: int, reports: Mapping[int, EpochReported], spe
 
 
 def _read_manifest(path: Path) -> Manifest | None:
-    """Return the manifest of a checkpoint; None if it is damaged."""
+    """Return the manifest of a checkpoint; None if the checkpoint is damaged or cannot be read."""
     try:
         return checkpoints.read_verified_manifest(path)
     except checkpoints.Damaged:
@@ -287,13 +295,16 @@ def _read_manifest(path: Path) -> Manifest | None:
 
 
 def _parse_epoch_number(path: Path) -> int:
-    """Return the epoch in the name of a checkpoint's folder; -1 if it is another folder."""
+    """Return the epoch in the name of a checkpoint's folder, such as ``epoch-000007``; -1 if it has another name."""
     digits = path.name.removeprefix("epoch-")
     return int(digits) if digits.isdecimal() else -1
 
 
 def _make_no_checkpoint_error(folder: ResultsFolder, trial: int) -> InputError:
-    """Return an error that says that a trial has no checkpoint and lists the trials that have one."""
+    """Return an error that says that a trial has no checkpoint and lists the trials that have one, at most `SHOWN`.
+
+    Raises `StoreAway` if the checkpoints are in an object store that is not available.
+    """
     others = sorted(checkpoints.list_trials(folder.path))
     if others:
         have = f"those that did: {_format_numbers(others)}"
@@ -304,7 +315,7 @@ def _make_no_checkpoint_error(folder: ResultsFolder, trial: int) -> InputError:
 
 
 def _format_numbers(numbers: Sequence[int]) -> str:
-    """Return numbers as text, such as "1, 2, 3 and 4 more", of which the first `SHOWN` are named."""
+    """Return the first `SHOWN` numbers as text, and how many follow, such as "1, 2, 3 and 4 more"; "" for none."""
     shown = ", ".join(map(str, numbers[:SHOWN]))
     if len(numbers) > SHOWN:
         return f"{shown} and {len(numbers) - SHOWN} more"
@@ -314,28 +325,29 @@ def _format_numbers(numbers: Sequence[int]) -> str:
 def _describe_code_change(before: Mapping[str, object], source: Source) -> str:
     """Return in words how the code, or else the versions of its packages, have changed since the training.
 
-    At most three packages are named. ``before`` is the source that sweep.json recorded. Return "" if nothing has
-    changed, or if nothing was recorded.
+    At most three packages are named. Only those whose versions were recorded are compared. ``before`` is the source
+    that sweep.json recorded, with the keys of `session.describe_source`. Return "" if nothing has changed, or if
+    nothing was recorded.
     """
     match before:
         case {"sha256": str(digest), "packages": dict(packages)}:
             if digest != source.digest():
                 return "the code has changed since the trial was trained"
-            other = []
+            other_versions = []
             for name, was in packages.items():
                 if source.packages.get(name) != was:
-                    other.append(f"{name} {was}, now {source.packages.get(name)}")
-            if not other:
+                    other_versions.append(f"{name} {was}, now {source.packages.get(name)}")
+            if not other_versions:
                 return ""
-            return f"trained with {'; '.join(other[:3])}"
-    return ""
+            return f"trained with {'; '.join(other_versions[:3])}"
+    return ""  # nothing was recorded
 
 
 def _make_assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
     """Return the assignment of the trial as its worker had it, and a note for the user or "".
 
-    If this machine has too few GPUs, the assignment uses the CPU with the precision of the training, and the note says
-    so.
+    If this machine has too few GPUs, the assignment uses the CPU with the precision of the training, if that was
+    recorded, and the note says that the trial is restored on the CPU. Simulated GPUs need none.
     """
     sweep = kept.sweep
     devices = sweep.spec.resources.devices(sweep.simulated_gpus)
@@ -353,13 +365,13 @@ def _make_assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
 def list_due_tests(ledger: Ledger, spec: Spec) -> list[int]:
     """Return the numbers of the confirmation's completed trials whose models are to be evaluated on the test data.
 
-    They are those of the finalists that are left and of the baseline, without trials that are tested already. Return []
-    before the confirmation is over.
+    They are those of the finalists that have not dropped out and of the baseline, without trials that are tested
+    already, in the order in which they started. Return [] before the confirmation is over.
     """
     found = confirmation.find_race(ledger, spec)
     if not found.over:
         return []
-    chosen = set()
+    chosen = set()  # keys of configurations
     for racer in found.racers:
         if racer.key in found.left or racer.is_baseline:
             chosen.add(racer.key)
@@ -383,17 +395,19 @@ def evaluate_tests(
 ) -> int:
     """Evaluate the models of `list_due_tests` on the test data, log the results and return how many were tested.
 
-    ``given`` is the trainable itself if no module contains it. If a model was tested, also writes the tables again. A
+    ``given`` is the trainable itself if no module contains it. If a model was tested, the tables are written again. A
     model that cannot be restored is reported in the terminal and left out, and so is a configuration of which not all
     models have a checkpoint. Testing stops at the first model for which `test` raises an exception or returns None, or
-    once ``is_over`` returns True; what is left is due in another session.
+    once ``is_over`` returns True; what is left is due in another session. The lock of the sweep is held meanwhile, and
+    standard error of this process goes to the folder's debug log. Return 0, without the lock, if no model is due,
+    ``is_over`` returns True at once, or the trainable certainly has no `test`.
 
     Raises:
         RefusedError: if another process holds the lock of the sweep.
-        StoreError: if the log cannot be read or written.
+        StoreError: if the log cannot be read or written, or the checkpoints are in a store that is not available.
     """
     trials = _read_due_tests(folder, spec)
-    trainable: Trainable | None = None
+    trainable: Trainable | None = None  # reused from one model to the next
     count = 0
     if not trials or is_over() or not _offers_test(folder, spec, given):
         return 0
@@ -442,12 +456,14 @@ def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[TrialState]:
 def _list_with_all_seeds(
     folder: ResultsFolder, due: Sequence[TrialState], say: Callable[[str], None]
 ) -> list[int]:
-    """Return the numbers of the trials in ``due`` of whose configuration all have a checkpoint, in their order.
+    """Return the numbers of the trials in ``due``, without those of a configuration that lacks a checkpoint.
 
-    Where some have lost theirs, the best ones have kept it, and their mean on the test data would flatter the
-    configuration. It is left out, and ``say`` is called with the reason.
+    A configuration lacks one if not all of its trials in ``due`` have a checkpoint. Those that kept theirs are the best
+    ones, and their mean on the test data would flatter the configuration. ``say`` is called with a line for each
+    configuration that is left out. The order is that of ``due``. Raises `StoreAway` if the checkpoints are in an object
+    store that is not available.
     """
-    left_out = set()
+    left_out: set[int] = set()
     for seeds in group_by_configuration([one.start for one in due]).values():
         numbers = [one.trial for one in seeds]
         lost = [trial for trial in numbers if not checkpoints.list_names(folder.path, trial)]
@@ -461,7 +477,11 @@ def _list_with_all_seeds(
 
 
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
-    """Return whether the trainable may have a `test` method; True if its import fails, which restoring then reports."""
+    """Return whether the trainable may have a `test` method; True if its import fails, which restoring then reports.
+
+    It is imported from the folders that sweep.json names, unless it is ``given``. True also if only an instance of it
+    could tell.
+    """
     try:
         folders = folder.read_info().import_folders or ()
         return offers_method("test", spec.trainable, folders, given, seed=spec.data_seed)
@@ -472,7 +492,8 @@ def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
 def _run_test(trainable: object) -> dict[str, float] | None:
     """Call the trainable's `test` method; return its metrics, or None if it has no such method or no test data.
 
-    Raises ValueError if no metric is a finite number, and whatever the method raises.
+    Raises ValueError if no metric is a finite number, as for an empty mapping, and whatever the method raises. Some of
+    several metrics may be NaN or infinite.
     """
     method = getattr(trainable, "test", None)
     found = method() if callable(method) else None

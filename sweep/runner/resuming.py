@@ -38,7 +38,10 @@ class ResumableSweep:
 
     @property
     def settings(self) -> Mapping[str, Value]:
-        """The changed settings that are to be logged when the sweep is resumed; empty if there are none."""
+        """The changed settings that are to be logged when the sweep is resumed; empty if there are none.
+
+        They are the new values by top-level key of the sweep file, with None for a key that is removed.
+        """
         return changes.make_settings(self.present, self.spec)
 
 
@@ -52,9 +55,10 @@ class StoredSweep:
 
     @property
     def outline(self) -> Outline:
-        """What views need of the sweep file; if that is refused, the name, the metric and its goal alone.
+        """What views need of the sweep file; if that is refused, the name, the first metric and its goal alone.
 
-        Raises `StoreError` if sweep.json cannot be read.
+        The metric and its goal are "" if sweep.json has no objectives. Raises `StoreError` if the file is refused and
+        sweep.json is missing or damaged.
         """
         if self.resumable is not None:
             return Outline.of(self.resumable.spec)
@@ -65,26 +69,30 @@ class StoredSweep:
 def open_stored_sweep(results: Path, sweep: str) -> StoredSweep:
     """Return an existing sweep to be shown, also if this version of sweep refuses its sweep file.
 
-    ``sweep`` is its name in the folder ``results``, its path, or its URL in an object store. Raises `UnknownNameError`
-    if there is no such sweep, and `StoreError` if its sweep.json or its log is damaged.
+    ``sweep`` is its name in the folder ``results``, its path, or its URL in an object store. If the sweep file is
+    refused, the result has the reasons, and no `ResumableSweep`. Raises `UnknownNameError` if there is no such sweep,
+    `InputError` for an invalid URL, and `StoreError` if its sweep.json or its log is damaged or its object store is not
+    available.
     """
     folder = ResultsFolder.open(results, sweep)
     try:
         return StoredSweep(folder, open_sweep(folder))
-    except InputError as error:
+    except InputError as error:  # this version refuses the sweep file
         return StoredSweep(folder, None, error.problems)
 
 
 def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> ResumableSweep:
-    """Return a sweep to be resumed with changes such as ``run_cap=20`` to `changes.CHANGEABLE` keys.
+    """Return a sweep to be resumed with the changes in its log and then those of ``assignments``.
 
-    ``sweep`` is its name in the folder ``results``, its path, or its URL in an object store. Nothing is written.
+    The latter are written like ``run_cap=20``, and may change the keys in `changes.CHANGEABLE`. ``sweep`` is its name
+    in the folder ``results``, its path, or its URL in an object store. Nothing is written, except that the local copy
+    of a sweep in an object store is updated.
 
     Raises:
         UnknownNameError: if there is no such sweep.
         InputError: if ``assignments`` have mistakes, or if this version of sweep refuses the stored sweep file.
         RefusedError: if another key is changed, or if the sweep cannot adopt the new value of one of these keys.
-        StoreError: if its sweep.json or its log is damaged.
+        StoreError: if its sweep.json or its log is damaged, or its object store is not available.
     """
     reopened = open_sweep(ResultsFolder.open(results, sweep))
     if not assignments:
@@ -97,8 +105,9 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Resuma
 def open_sweep(folder: ResultsFolder) -> ResumableSweep:
     """Return the sweep in a folder with the changes in its log, to be resumed without further changes.
 
-    Import folders that are missing here are left out; if all are, the current folder is searched. Raises `StoreError`
-    if its sweep.json or its log is damaged, and `InputError` if this version of sweep refuses its sweep file.
+    Import folders that are missing here are left out; if all are, the current folder takes their place. A missing log
+    counts as one without changes. Raises `StoreError` if its sweep.json is missing, damaged or incomplete, or a change
+    in its log is damaged, and `InputError` if this version of sweep refuses its sweep file.
     """
     info = folder.read_info()
     if not info.spec or info.import_folders is None:
@@ -138,7 +147,11 @@ def _describe_refused_file(info: SweepInfo) -> Problem:
 
 
 def write_present_spec(folder: ResultsFolder, spec: Spec) -> None:
-    """Write ``spec``, whose changes are in the log already, into sweep.json if a different spec is there."""
+    """Write ``spec``, whose changes are in the log already, into sweep.json if a different spec is there.
+
+    The spec before the first change is kept there too. Raises `StoreError` if sweep.json cannot be read or written, and
+    `InputError` if this version of sweep refuses the spec that is there.
+    """
     info = folder.read_info()
     changed = change_info(info, spec)
     if changed.content != info.content:
@@ -148,7 +161,8 @@ def write_present_spec(folder: ResultsFolder, spec: Spec) -> None:
 def change_info(info: SweepInfo, spec: Spec) -> SweepInfo:
     """Return the content of sweep.json with ``spec`` as the present spec; the spec before the first change is kept.
 
-    Return ``info`` itself if ``spec`` equals its present spec. Nothing is written.
+    Return ``info`` itself if ``spec`` equals its present spec. Nothing is written. Raises `InputError` if this version
+    of sweep refuses the present spec in ``info``.
     """
     now = spec.to_json_dict()
     if parse_spec(info.spec_text, str(info.path)).to_json_dict() == now:
@@ -161,39 +175,27 @@ def reopen_as(
 ) -> tuple[ResumableSweep, list[str]]:
     """Return the sweep that a sweep file names, to be resumed with the changes in the file, and a line for each change.
 
-    ``spec`` is the sweep in ``file``. A key that was changed in another way, as by `change`, keeps its value unless its
-    value in the file has changed since the sweep began or was last resumed from the file. A method and a rule that auto
-    chose when the sweep began stay as they are. Nothing is written.
+    ``spec`` is the sweep in ``file``, and is looked for by its name in the folder ``results``. ``simulated_gpus`` is
+    the number of GPUs that the user asks to simulate, None for real ones. A key that was changed in another way, as by
+    `change`, keeps its value unless its value in the file has changed since the sweep began or was last resumed from
+    the file. A method and a rule that auto chose when the sweep began stay as they are. Nothing is written.
 
     Raises:
         UnknownNameError: if there is no such sweep.
-        RefusedError: listing all keys that differ but can never change, with ``simulated_gpus``; if there are none,
-            listing all other changes that this sweep cannot adopt.
-        InputError: if the changes of the file do not fit the values that were changed in another way.
-        StoreError: if its sweep.json or its log is damaged.
+        RefusedError: listing all keys that differ but can never change, and ``simulated_gpus`` if that differs; if
+            there are none, listing all other changes that this sweep cannot adopt.
+        InputError: if the changes of the file do not fit the values that were changed in another way, or if this
+            version of sweep refuses the stored sweep file.
+        StoreError: if its sweep.json or its log is damaged, or its object store is not available.
     """
     reopened = reopen(results, spec.name)
-    known = reopened.folder.read_info().file
+    last_file = reopened.folder.read_info().file  # as it was when the sweep was last run from it
+    before = parse_spec(json.dumps(last_file), str(reopened.folder.info)).to_json_dict()
     now = spec.to_json_dict()
-    before = parse_spec(json.dumps(known), str(reopened.folder.info)).to_json_dict()
     before["name"] = now["name"]  # its folder may have been renamed
-    if spec.chosen:  # a sweep keeps to what was chosen when it began
-        keys = ("method", "early_terminate") if spec.chosen[1] else ("method",)
-        now |= {key: before[key] for key in keys}
-    if not spec.names_first_rung:  # the default may have been another one when the sweep began
-        now["early_terminate"] = _with_earlier_first_rung(
-            now["early_terminate"], before["early_terminate"]
-        )
+    _keep_choices(now, before, spec)
     found = list(find_differences(before, now))
-    # keeps what was changed otherwise; only the differences are put into it
-    content = reopened.spec.to_json_dict()
-    for one in found:
-        keys_to_replace, value = _find_replacement(one, now)
-        if value is None and not _has_key(now, keys_to_replace):
-            content = _remove_key(content, keys_to_replace)
-            continue
-        first, *rest = keys_to_replace
-        content[str(first)] = _replace_value(content.get(str(first)), rest, value)
+    content = _apply_differences(found, now, reopened.spec.to_json_dict())
     refuse(_list_problems(found, reopened, simulated_gpus, file), RefusedError)
     # None: a key that the file does not have
     wanted = parse_spec(json.dumps(_without_nulls(content)), str(file))
@@ -202,12 +204,49 @@ def reopen_as(
     return replace(reopened, spec=wanted, file=_without_nulls(now)), lines
 
 
+def _keep_choices(now: dict[str, Value], before: Mapping[str, Value], spec: Spec) -> None:
+    """Put into ``now``, a resolved sweep file, what sweep itself chose when the sweep began, as ``before`` has it.
+
+    That is the method if the file leaves it to auto, the rule if it leaves that too, and the rule's ``min_iter`` if it
+    does not name one. ``spec`` is the sweep of ``now``, and says what the file leaves to sweep.
+    """
+    if spec.chosen:  # two lines: on the method that auto chose, and on the rule, which is "" if the file names one
+        now["method"] = before["method"]
+        _, line_on_rule = spec.chosen
+        if line_on_rule:
+            now["early_terminate"] = before["early_terminate"]
+    if not spec.names_first_rung:  # the default may have been another one when the sweep began
+        now["early_terminate"] = _with_earlier_first_rung(
+            now["early_terminate"], before["early_terminate"]
+        )
+
+
+def _apply_differences(
+    found: Sequence[Difference], now: Mapping[str, Value], present: dict[str, Value]
+) -> dict[str, Value]:
+    """Return ``present``, a resolved sweep file, with the differences in ``found`` applied; all else in it is kept.
+
+    ``now`` is the resolved file in which the differences were found.
+    """
+    content = present
+    for one in found:
+        path, value = _find_replacement(one, now)
+        if value is None and not _has_key(now, path):
+            content = _remove_key(content, path)
+            continue
+        first, *rest = path
+        replaced = _replace_value(content.get(str(first)), rest, value)
+        content = {**content, str(first): replaced}
+    return content
+
+
 def _list_problems(
     found: Sequence[Difference], sweep: ResumableSweep, simulated_gpus: int | None, file: Path
 ) -> list[Problem]:
-    """Return a problem for each key of the file that differs but cannot change, and for ``--simulate-gpus``.
+    """Return a problem for each key of the file that differs but cannot change, and for another ``--simulate-gpus``.
 
     ``found`` are the keys in which the file differs from that of the sweep; ``file`` is its path, for messages.
+    ``simulated_gpus`` is what the user asks for now, None for real GPUs.
     """
     differences = list(found)
     if simulated_gpus != sweep.simulated_gpus:
@@ -260,7 +299,8 @@ def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> V
     """Return a copy of nested dicts and lists in which the value at a path of keys is replaced.
 
     Only the dicts and lists on the path are copied, and ``content`` is not changed. Mappings that are missing on the
-    path are created, even in place of another value. A list index that is missing changes nothing.
+    path are created, even in place of another value. A list index that is missing changes nothing. With an empty path,
+    ``value`` itself is returned.
     """
     if not keys:
         return value
@@ -292,7 +332,8 @@ def _has_key(content: Value, keys: Sequence[str | int]) -> bool:
 def _remove_key(content: Mapping[str, Value], keys: Sequence[str | int]) -> dict[str, Value]:
     """Return a copy of nested dicts and lists without the key at the path ``keys``; an equal copy if it is missing.
 
-    Only the dicts and lists on the path are copied, and ``content`` is not changed.
+    Only the dicts and lists on the path are copied, and ``content`` is not changed. The path must end with a key of a
+    dict, so an item of a list cannot be removed.
     """
     first, *rest = keys
     if not rest:
@@ -320,20 +361,22 @@ def reopen_to_confirm(
     finalists: int | None = None,
     budget: str | None = None,
 ) -> ResumableSweep:
-    """Return a sweep to be confirmed; settings that are None come from its file or the defaults.
+    """Return a sweep to be resumed with these settings of ``confirm``; those that are None stay as they are.
 
-    ``budget`` is a share of the search's epochs such as ``20%``, or ``none`` for no limit. Raises like `reopen`;
-    nothing is written.
+    A sweep without ``confirm`` gets one, with the defaults for the settings that are None. ``seeds`` is the number of
+    fresh seeds, ``finalists`` the number of configurations, and ``budget`` is a share of the search's epochs such as
+    ``20%``, or ``none`` for no limit. The errors are those of `reopen`, and nothing is written.
     """
-    known = reopen(results, sweep).spec.confirm
+    has_confirm = reopen(results, sweep).spec.confirm is not None
     given = {
         "seeds": seeds,
         "finalists": finalists,
         "budget": "null" if budget == "none" else budget,
     }
-    changes_of_confirm = []
+    assignments = []
+    if not has_confirm:
+        assignments.append("confirm={}")  # creates the block, with its defaults
     for key, value in given.items():
         if value is not None:
-            changes_of_confirm.append(f"confirm.{key}={value}")
-    # a block that is missing is created first, with its defaults; the keys are then set in it
-    return reopen(results, sweep, [*([] if known else ["confirm={}"]), *changes_of_confirm])
+            assignments.append(f"confirm.{key}={value}")
+    return reopen(results, sweep, assignments)

@@ -46,14 +46,15 @@ class RetrainingOptions:
 def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retraining:
     """Return a new sweep that trains the configuration of a trial, or the best one, again; nothing is written.
 
-    Its seeds begin with the trial's own. Without a trial, the first trial of the best configuration is taken. Targets
-    are left out, so that none ends a trial early. The assignments of ``wanted`` are applied to the spec, but are not in
-    the text of the sweep file. Without a name, a free one is made from that of the original sweep.
+    Its seeds begin with the trial's own. Without a trial, the first trial of the best configuration that completed is
+    taken. Targets are left out, so that none ends a trial early; with ``all_data``, so is what needs held-out data. The
+    assignments of ``wanted`` are applied to the spec, but are not in the text of the sweep file. Without a name, a free
+    one is made from that of the original sweep.
 
     Raises:
-        InputError: if the trial is unknown, is a copy in a population, or cannot be trained again as asked; without a
-            trial, if none has completed or there is no single best configuration.
-        StoreError: if the log is missing or damaged.
+        InputError: if the trial is unknown, is a copy in a population, or cannot be trained again as asked; if the
+            assignments have mistakes; without a trial, if none has completed or there is no single best configuration.
+        StoreError: if the log is missing or damaged, or sweep.json is.
     """
     sweep = reopen(folder.path.parent, str(folder.path))
     trial = wanted.trial
@@ -61,11 +62,11 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     seeds = wanted.seeds
     all_data = wanted.all_data
     if trial is None:
-        # it has the first of its seeds
+        # of the best configuration's trials, the one with the first seed
         trial = min(one.trial for one in restoring.find_best_configuration(folder))
     state, _ = restoring.history(folder, trial)
     started = state.start
-    if started.parent is not None:
+    if started.parent is not None:  # in a population, it began as a copy of that trial
         what = f"is a copy: trial {started.parent} has trained its first {started.parent_epoch} epochs otherwise"
         hint = f"its model is there: python -m sweep best {folder.address} --trial {trial} --export keras"
         raise InputError.one(f"{folder.name}, trial {trial}", what, hint)
@@ -74,7 +75,8 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     name = wanted.name or free_name(folder.path.parent, f"{folder.name[:LONGEST]}-retrain")
     keys = resolved.make_trial_file(sweep.spec, started.params, started.seed, name)
     length = _set_length(keys, sweep.spec, started.params, epochs)
-    keys |= {"repeats": seeds} if seeds > 1 else {}  # the seeds that follow the trial's own
+    if seeds > 1:
+        keys["repeats"] = seeds  # the seeds that follow the trial's own
     keys["description"] = f"Trial {trial} of {folder.name}, trained again for {length}"
     for metric in _list_metrics(keys):
         metric.pop("target", None)  # a target would end a trial early
@@ -95,38 +97,47 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
         # of the new sweep, in which an assignment may have set it
         "all_data": bool(spec.training.get("all_data")),
     }
+    return Retraining(spec, text, sweep, trial, origin, _list_notes(spec, sweep.spec))
+
+
+def _list_notes(spec: Spec, original: Spec) -> tuple[str, ...]:
+    """Return notes for the user on what differs in the new sweep ``spec`` from the ``original`` one, or may surprise.
+
+    They say that no data is held out, which constraints are left out, and that `training.patience` may end trials.
+    """
     notes = []
-    if origin["all_data"]:
+    if spec.training.get("all_data"):
         notes.append(UNTOLD.format(spec.objectives[0].name))
-    if left := [one.text for one in sweep.spec.constraints if one not in spec.constraints]:
+    if left := [one.text for one in original.constraints if one not in spec.constraints]:
         notes.append(f"nothing is held out to measure {', '.join(left)} on: left out")
     if patience := spec.training.get("patience"):
         notes.append(
             f"training.patience {patience} of the sweep still ends a trial that gets no better"
         )
-    return Retraining(spec, text, sweep, trial, origin, tuple(notes))
+    return tuple(notes)
 
 
 def _set_length(keys: dict[str, Value], spec: Spec, params: Params, epochs: int | None) -> str:
     """Set the length of trials in the keys of a new sweep file; return it in words, such as ``30 epochs``.
 
-    If ``epochs`` is None, it is the length of the trial with ``params`` in the sweep ``spec``. Otherwise the key
-    `minutes` is removed.
+    If ``epochs`` is None, it is the length of the trial with ``params`` in the sweep ``spec``; if only minutes end that
+    trial, ``keys`` has them already and is not changed. If ``epochs`` is given, the key `minutes` is removed.
     """
     if epochs is not None:
         keys.pop("minutes", None)
     elif spec.counts_epochs:
         epochs = spec.trial_epochs(params)
-    else:
+    else:  # only minutes end its trials, and `keys` has them
         return f"{spec.minutes:g} minutes"
     keys |= _make_length_keys(params, epochs, keys)
     return f"{epochs} epochs"
 
 
 def _make_length_keys(params: Params, epochs: int, keys: dict[str, Value]) -> dict[str, Value]:
-    """Return the top-level key of a sweep file, with its value, that sets the epochs; ``keys`` is not changed.
+    """Return a dictionary of the one top-level key of a sweep file that sets the epochs, with its value.
 
-    This is ``epochs`` or, if the trial has a parameter of that name, ``parameters`` with a constant in its place.
+    This is ``epochs`` or, if ``params``, the trial's parameters, has that name, ``parameters`` with a constant in its
+    place and all other parameters as in ``keys``, which is not changed.
     """
     if "epochs" not in params:
         return {"epochs": epochs}
@@ -142,12 +153,13 @@ def _make_length_keys(params: Params, epochs: int, keys: dict[str, Value]) -> di
 def _check_all_data(sweep: ResumableSweep, params: Params, assignments: Sequence[str]) -> None:
     """Raise `InputError` if the sweep has `training.patience`, or the trial an ``lr_schedule`` of plateau.
 
-    Both need validation data. `training.patience` is not refused if one of ``assignments`` sets it, to any value.
+    ``params`` are the trial's. Both need validation data. `training.patience` is not refused if one of ``assignments``,
+    such as ``training.patience=null``, sets it to any value.
     """
     name = sweep.spec.objectives[0].name
     reason = f"it watches {name}, and with --all-data no data is held out"
-    is_lifted = any(one.partition("=")[0] == "training.patience" for one in assignments)
-    if sweep.spec.training.get("patience") is not None and not is_lifted:
+    is_set_anew = any(one.partition("=")[0] == "training.patience" for one in assignments)
+    if sweep.spec.training.get("patience") is not None and not is_set_anew:
         hint = "retrain without --all-data, or give --epochs and --set training.patience=null"
         raise InputError.one("--all-data", f"the sweep has training.patience: {reason}", hint)
     if params.get("lr_schedule") == "plateau":
@@ -183,7 +195,10 @@ def _hold_nothing_out(keys: dict[str, Value], constraints: Sequence[Expression])
 
 
 def _list_metrics(keys: dict[str, Value]) -> list[dict[str, Value]]:
-    """Return the metrics under the keys `metric` and `metrics` of a sweep file: the dicts themselves, not copies."""
+    """Return the metrics under the keys `metric` and `metrics` of a sweep file: the dicts themselves, not copies.
+
+    That of `metric` comes first. A key that is missing adds nothing.
+    """
     several = keys.get("metrics")
     found = [keys.get("metric"), *(several if isinstance(several, list) else [])]
     return [metric for metric in found if isinstance(metric, dict)]

@@ -80,7 +80,7 @@ def run_sweep(
 ) -> Outcome:
     """Create a results folder for a new sweep, train the sweep there as `Session.run` does, and return the outcome.
 
-    If it fails before anything is logged, the folder is removed again.
+    If it is refused or interrupted, or the disk fails, before anything is logged, the folder is removed again.
 
     Arguments:
         text: content of the sweep file.
@@ -90,8 +90,10 @@ def run_sweep(
 
     Raises:
         InputError: before anything is trained, if the sweep cannot be trained as asked or its name is taken.
+        StoreError: if the disk is full, or the object store with the results is not available.
         TrainableError: if the first trial shows that the trainable cannot train this sweep.
         InterruptedByUser: if a signal comes before the first trial.
+        StoppedAtOnce: in a user's own process, if the session had to end at once.
     """
     spec = training.spec
     folders = training.import_folders
@@ -136,11 +138,11 @@ def run_sweep(
 def resume_sweep(
     sweep: ResumableSweep, source: Source, options: Options, view: MakeView, given: object = None
 ) -> Outcome:
-    """Continue a sweep from its log, with the changes in ``sweep``, and return the outcome.
+    """Continue a sweep from its log, with the changes in ``sweep``, as `Session.run` does, and return the outcome.
 
     Results of other sweeps are reused only if ``options`` ask for it and the sweep began so. ``given`` is the class or
-    function of the trainable itself, if it cannot be imported from a module. Raises the same errors as `run_sweep`, and
-    `StoreError` if the log is damaged.
+    function of the trainable itself, if it cannot be imported from a module. Raises the same errors as `run_sweep`,
+    `StoreError` if the log is damaged, and `RefusedError` if another process runs the sweep.
     """
     _check_inline(sweep.spec, options)
     features.check_receivers(sweep.spec)
@@ -192,15 +194,17 @@ class Session:
         """Train the sweep, confirm its finalists and test the best models; return the outcome.
 
         If a limit ended the search, the confirmation runs in a second session of its own. If it does not begin, the
-        notice of the end of the search, which was kept back for it, is sent.
+        notice of the end of the search, which was kept back for it, is sent. Raises the errors of `run_sweep`, and
+        `RefusedError` if another process runs the sweep.
         """
         outcome = self._drive()
         if self.options.confirming or self.spec.confirm is None:
             return self._confirm_and_test(outcome)
+        # the notice of the search's end was kept back, to be sent with the result of the confirmation
         try:
             return self._confirm_and_test(outcome)
         finally:
-            # if the confirmation could not begin
+            # does nothing unless the confirmation could not begin
             features.tell_withheld_end(self.spec, self.folder)
 
     def _confirm_and_test(self, outcome: Outcome) -> Outcome:
@@ -215,12 +219,16 @@ class Session:
         cut = False  # something is left for a later command, because this one must stop
 
         def is_over() -> bool:
-            """Return whether the user has asked to stop, so that no further step begins; keep the answer in ``cut``."""
+            """Return whether the user has asked to stop; keep the answer in ``cut``.
+
+            It is asked before each further step, which then does not begin.
+            """
             nonlocal cut
             cut = self.ending.asked
             return cut
 
         if self.spec.confirm is not None and not outcome.interrupted:
+            # a limit has ended the search (`stopped`), and this session was not begun to confirm
             if (
                 outcome.stopped
                 and not outcome.is_confirmed
@@ -248,10 +256,12 @@ class Session:
         """Lock the folder, start the backend, train and clean up; return the outcome.
 
         First delete the stop requests, answers and temporary files that an earlier session has left, and record in
-        sweep.json whether the code has changed and where the session runs.
+        sweep.json whether the code has changed and where the session runs. Meanwhile, standard error of this process
+        goes to the folder's debug log.
 
         Raises `RefusedError` if another process runs the sweep, `InterruptedByUser` if a signal has come by the time
-        the backend has started, and `StoppedAtOnce` if the session had to end at once (`Ending.leave`).
+        the backend has started, `StoppedAtOnce` if the session had to end at once (`Ending.leave`), and the error that
+        has ended the sweep, if there was one.
         """
         job = self._job()
         folder = self.folder
@@ -272,7 +282,7 @@ class Session:
                     ending.check(self.before)
                     return self._build_and_train(job, view, backend, copy)
             except Exception as error:
-                if ending.lost:  # the error is a consequence of that
+                if ending.lost:  # the session had to end at once, and the error is a consequence of that
                     raise StoppedAtOnce(ending.lost) from error
                 raise
             finally:
@@ -282,13 +292,13 @@ class Session:
     def _open_backend(self, job: Job, view: View, connection: ExitStack) -> Backend:
         """Start the backend that trains the trials and return it; ``connection`` closes it.
 
-        Raises InterruptedByUser if the process is asked to end meanwhile.
+        Raises InterruptedByUser if the process gets the signal SIGTERM meanwhile.
         """
-        options = self.options
         try:
+            # `leave` ends the session at once if the backend is lost
             return connection.enter_context(
                 features.open_backend(
-                    options, job, self.spec, self.training.source, view, self.ending.leave
+                    self.options, job, self.spec, self.training.source, view, self.ending.leave
                 )
             )
         except SystemExit as error:  # raised by Ray's handler of SIGTERM
@@ -297,7 +307,12 @@ class Session:
     def _job(self) -> Job:
         """Return the `Job`, the settings that all trials of this session have in common, with a new session id."""
         spec = self.spec
-        own = backends.shared_data_name(self.folder.path)
+        # of the folder in which the workers of a machine share data
+        shared_name = backends.shared_data_name(self.folder.path)
+        if self.options.reuse:
+            together = spec.together
+        else:
+            together = 1  # without reuse, each trial has a process of its own
         return Job(
             sweep=spec.name,
             trainable=spec.trainable,
@@ -306,15 +321,14 @@ class Session:
             objective=spec.objectives[0],
             workers=spec.resources.workers,
             servers=spec.resources.servers,
-            together=spec.together
-            if self.options.reuse
-            else 1,  # without reuse, each trial has a process of its own
+            together=together,
             session=uuid.uuid4().hex[:12],
             checkpoint_every_s=spec.checkpoint.every_s,
             checkpoint_keep=spec.checkpoint.keep,
-            shared=None if self.options.inline else own,
+            shared=None if self.options.inline else shared_name,
             profile=self.options.profile,
             target=spec.metrics[0].target,
+            # parameters whose reads the source does not show, and those read only with some values of others
             unsure=checking.list_unseen_reads(spec, self.training.source),
             sometimes=without_effect.list_sometimes_read(spec, self.training.source),
             varying=tuple(spec.space.varying),
@@ -323,7 +337,7 @@ class Session:
             settings=without_effect.list_changed_settings(spec),
             price=spec.resources.price,
             store=None if self.folder.store is None else self.folder.store.url,
-            stand_in=None if self.folder.store is None else f"{own}-results",
+            stand_in=None if self.folder.store is None else f"{shared_name}-results",
             given=self.training.given,
             working_folder=self.training.working_folder,
             code=self.training.source.module_digests(),
@@ -336,7 +350,9 @@ class Session:
     ) -> Outcome:
         """Build the coordinator, replay the log in it, train all trials, write the tables, and return the outcome.
 
-        This session writes nothing into the log before `_train` is called.
+        This session writes nothing into the log before `_train` is called. The tables are written even if training
+        raises an exception. Raises `InterruptedByUser` if a signal has come before `_train`, `StoreError` if the log is
+        damaged, and the error that has ended the sweep, if there was one.
         """
         spec = self.spec
         # the log, which is replayed below, has the changes since
@@ -364,9 +380,8 @@ class Session:
                 self.ending.check(self.before)
                 ended = self._train(coordinator, backend, folder, view)
             finally:
-                full = _close_followers(
-                    followers
-                )  # why the tables could not be written, as on a full disk
+                # why the tables could not be written, as on a full disk; None if they were
+                full = _close_followers(followers)
                 if not coordinator.fault:  # after a fault, another driver may own the checkpoints
                     listener.keeper.close()
         return self._conclude(coordinator, view, listener, full=full, ended=ended)
@@ -380,8 +395,11 @@ class Session:
         backend: Backend,
         listener: _ChangeListener,
     ) -> Hooks:
-        """Return the callbacks by which the coordinator reaches the backend, the view, the checkpoints and signals."""
-        first = self.training.first or self.spec
+        """Return the callbacks by which the coordinator reaches the backend, the view, the checkpoints and signals.
+
+        The earlier results of other sweeps are looked for now; ``view`` shows what was found.
+        """
+        first = self.training.first or self.spec  # before the changes in the log, if the sweep is resumed
         return Hooks(
             listen=listener.listen,
             stop=self.ending.tell_workers,
@@ -404,14 +422,15 @@ class Session:
         """Start the session, train all trials and end the session; return what `Coordinator.close` returns.
 
         Nothing is trained if the coordinator is to stop already when it has started the session. If training raises an
-        exception, it is logged as a crash, unless the session had to end at once, and raised.
+        exception, it is raised here too; it is logged as a crash before, unless the session had to end at once.
         """
         self._open(coordinator, folder, view)
         try:
             if not coordinator.stopping:
                 backend.train(coordinator)
         except BaseException as crash:
-            # Ray wraps errors of its callbacks, so a lost session is treated like a kill
+            # if the session had to end at once, nothing is logged, as after a kill; Ray wraps errors of its callbacks,
+            # so the type of the exception does not tell
             if not self.ending.lost:
                 coordinator.crash(crash)
             raise
@@ -452,9 +471,9 @@ class Session:
         return [TableWriter, *notifiers, *self.options.followers]
 
     def _replay(self, coordinator: Coordinator, listener: _ChangeListener) -> Iterator[Event]:
-        """Yield the logged events of earlier sessions, each after replaying it in the coordinator.
+        """Yield the logged events of earlier sessions, each after replaying it in the coordinator and ``listener``.
 
-        Raises `StoreError` if the log is damaged.
+        Raises `StoreError`, naming the log, if it is damaged.
         """
         with naming(self.folder.log):
             for event in store_log.read(self.folder.log):
@@ -472,19 +491,19 @@ class Session:
     ) -> Outcome:
         """Tell the user about reused results, an exhausted space and the confirmation, and return the outcome.
 
-        ``full`` is why the tables could not be written, None if they were, and ``ended`` what `Coordinator.close` has
-        returned. The outcome is interrupted if the coordinator has met a fault such as a full disk, if the tables could
-        not be written, or if the user asked to stop and the sweep had not ended. Raises the error that has ended the
-        sweep, if there was one.
+        ``full`` is why the tables could not be written, None if they were. ``ended`` is what `Coordinator.close` has
+        returned: False if a user has stopped the sweep with trials left, or the backend gave up. The outcome is
+        interrupted if the coordinator has met a fault such as a full disk, if the tables could not be written, or if
+        the user asked to stop and ``ended`` is False. Raises the error that has ended the sweep, if there was one.
         """
         spec = coordinator.spec
         if coordinator.error:
             raise coordinator.error
         listener.reuses.print_counts(view.say)
+        # a grid, a population or a finite space runs out of configurations by itself, which needs no explanation
         ends_by_itself = (
             spec.search_method.enumerates or spec.population or spec.space.cardinality is not None
         )
-        # an infinite space that ran out of points all the same
         if coordinator.exhausted and not ends_by_itself:
             view.say(
                 "no other configuration was found that meets the constraints: the space is exhausted"
@@ -499,11 +518,13 @@ class Session:
 
 
 def _make_searcher(spec: Spec, job: Job, info: SweepInfo) -> Searcher:
-    """Return a new searcher of a sweep that suggests each configuration once, after it has learned the warm start."""
+    """Return a new searcher of a sweep that suggests each configuration once, after it has learned the warm start.
+
+    ``info`` is the sweep's sweep.json, which names the earlier sweeps of the warm start. Nothing is told the user.
+    """
     searcher = methods.searcher(spec, job.import_folders)
-    methods.learn_warm_start(
-        searcher, info.warm_start, lambda notice: None, spec, info.path.parent.parent
-    )
+    results = info.path.parent.parent
+    methods.learn_warm_start(searcher, info.warm_start, lambda notice: None, spec, results)
     return searcher
 
 
@@ -549,11 +570,14 @@ class _ReuseCounts:
     def count(self, change: Change) -> None:
         """Count the trial of a change if it has ended and another sweep's result answered it or was continued.
 
-        Copies in a population do not count.
+        A reported epoch that is from another sweep is remembered until the trial ends. Copies in a population do not
+        count.
         """
         match change:
+            # ``memo`` is "sweep/trial", from which the epoch is
             case Reported(trial, EpochReported(memo=str(source))) if trial.start.parent is None:
                 self._continued[trial.number] = source.rpartition("/")[0]
+            # the end has ``memo`` too if the trial was not trained at all
             case Ended(trial, end) if trial.number in self._continued:
                 if end.memo:
                     use = "answered from {}, not trained again"
@@ -564,7 +588,7 @@ class _ReuseCounts:
                 pass
 
     def print_counts(self, say: Callable[[str], None]) -> None:
-        """Tell the user how many trials use results of which sweep."""
+        """Call ``say`` with a line for each sweep, and each way of use, on how many trials use its results."""
         for (sweep, use), count in self._counts.items():
             say(f"{counted(count, 'trial')} {use.format(sweep)}")
 
@@ -578,9 +602,13 @@ class _DataComparison:
         self._warning = ""
 
     def compare(self, change: Change) -> str:
-        """Return a warning at the first change that shows that trials have loaded different data; otherwise ""."""
+        """Return a warning at the first change that shows that trials have loaded different data; otherwise "".
+
+        Only ends and interruptions of trials show what data they have loaded. After the warning, no other follows.
+        """
         event = change.event
-        if self._warning or not isinstance(event, TrialEnded) or event.facts.data is None:
+        has_warned = self._warning != ""
+        if has_warned or not isinstance(event, TrialEnded) or event.facts.data is None:
             return ""
         before = self._seen.get(event.trial)
         now = verdict.TrialData(self._sweep, event.trial, event.facts.data, event.facts.data_reads)
@@ -592,9 +620,9 @@ class _DataComparison:
 
 
 def _close_followers(followers: ExitStack) -> str | None:
-    """Close the readers of the log; return the message of the `StoreError` if the tables cannot be written, else None.
+    """Close the readers of the log; return the message if one of them raises `StoreError`, else None.
 
-    The tables are derived from the log, so nothing is lost.
+    That happens if the tables cannot be written. They are derived from the log, so nothing is lost.
     """
     try:
         followers.close()
@@ -606,16 +634,17 @@ def _close_followers(followers: ExitStack) -> str | None:
 def _delete_temporary_files(folder: Path, job: Job | None = None) -> None:
     """Delete the temporary files in a sweep's folder, and the shared data of ``job`` or, if None, of all sessions.
 
-    Also finish deletions of checkpoints that were begun.
+    The files are those that stop workers and that tell them their share of a GPU. Also finish deletions of checkpoints
+    that were begun.
     """
     for kind in (STOP_FILE, SHARE_FILE):
         for path in folder.glob(f"{kind}*"):
             path.unlink(missing_ok=True)
-    for name in (
-        [backends.shared_data_prefix(folder)]
-        if job is None
-        else filter(None, [job.shared, job.stand_in])
-    ):
+    if job is None:
+        shared_names = [backends.shared_data_prefix(folder)]
+    else:
+        shared_names = [name for name in (job.shared, job.stand_in) if name]
+    for name in shared_names:
         backends.remove_shared_data(name)
     checkpoints.finish_deletions(folder)
 
@@ -623,8 +652,8 @@ def _delete_temporary_files(folder: Path, job: Job | None = None) -> None:
 def describe_source(source: Source) -> dict[str, object]:
     """Return the description of a trainable's code that sweep.json keeps.
 
-    Its keys are ``trainable``, ``modules`` (their names, sorted), ``sha256``, ``packages`` (versions by name) and
-    ``unknown``.
+    Its keys are ``trainable``, ``modules`` (their names, sorted), ``sha256`` (of their content), ``packages`` (versions
+    by name) and ``unknown`` (reasons why more code may be involved).
     """
     return {
         "trainable": source.trainable,
@@ -638,13 +667,15 @@ def describe_source(source: Source) -> dict[str, object]:
 def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str], None]) -> None:
     """Record in sweep.json, and tell the user, that the code or versions of packages have changed since a sweep began.
 
-    The description of the present code replaces the earlier one. Nothing is told if code and versions are the same, or
-    if sweep.json records such a change already. The trials of a changed sweep are not reused by other sweeps.
+    The description of the present code replaces the earlier one, also if only that differs. Nothing is told if code and
+    versions are the same, or if sweep.json records such a change already. The trials of a changed sweep are not reused
+    by other sweeps.
     """
     info = folder.read_info()
     now = info.changed(source=describe_source(training.source))
-    if folder.log.exists():  # `run_sweep` has just recorded the provenance of a new sweep
+    if folder.log.exists():  # otherwise the sweep is new, and `run_sweep` has just recorded its provenance
         now = now.changed(provenance=sweep_info.provenance(training.import_folders[0]))
+    # ``is_mixed``: an earlier session has found such a change; the identity is all that results depend on
     if info.is_mixed or info.identity != now.identity:
         # its trials must not answer trials of other sweeps
         now = now.changed(source={**now.source, "changed": True})
@@ -670,7 +701,8 @@ def note_submission(folder: ResultsFolder) -> None:
 def note_spec(folder: ResultsFolder, spec: Spec, file: Mapping[str, Value] | None) -> None:
     """Write the present spec of a resumed sweep, whose changes are in the log, into sweep.json if it differs.
 
-    ``file`` is the resolved sweep file from which the sweep is resumed, if any; it is recorded as well.
+    ``file`` is the resolved sweep file from which the sweep is resumed, if any; it is recorded as well. The spec before
+    the first change is kept.
     """
     info = folder.read_info()
     now = resuming.change_info(info, spec)
