@@ -60,7 +60,10 @@ class Add(Struct, frozen=True, tag=True):
 
     @classmethod
     def of(cls, configurations: list[dict[str, Value]], source: str) -> Add:
-        """Return the request to add configurations, as JSON types; ``source`` is where they come from, for messages."""
+        """Return the request to add configurations, as JSON types; ``source`` is where they come from, for messages.
+
+        Raises TypeError if a configuration has a value that JSON would lose or change, such as a tuple.
+        """
         return cls(tuple(map(convert_to_json_types, configurations)), source)
 
 
@@ -107,6 +110,8 @@ def find_user() -> str:
 def make_event(request: Request, sweep: Position) -> SteeringEvent:
     """Check a request against the state of the sweep, and return the event, not logged yet, that carries it out.
 
+    The event has the id and the user of the request, and the present time. Nothing is changed.
+
     Raises:
         InputError: with all mistakes in added configurations or changed keys.
         UnknownNameError: if the request is about a trial that has not started.
@@ -133,9 +138,10 @@ def make_event(request: Request, sweep: Position) -> SteeringEvent:
 
 
 def make_change(after: Spec, sweep: Position, where: str, request: str, by: str) -> SweepChanged:
-    """Return the event, not logged yet, that changes a sweep to ``after``.
+    """Return the event, not logged yet, that changes the present sweep file to ``after``.
 
-    The event also removes the added configurations that wait and are not in the new space.
+    The event has the new values of all top-level keys that differ. It also removes the added configurations that wait
+    and are not in the new space.
 
     Arguments:
         where: prefix of the key in each message, such as ``--set ``.
@@ -143,12 +149,13 @@ def make_change(after: Spec, sweep: Position, where: str, request: str, by: str)
         by: name of the user.
 
     Raises:
-        RefusedError: with all keys that cannot change or, if there are none, with those that cannot change while a
-            process runs the sweep; if more `repeats` would need seeds of the confirmation; or if nothing would change.
+        RefusedError: with all keys that cannot change, or not to these values; if there are none, with those that
+            cannot change while a process runs the sweep; if more `repeats` would need seeds of the confirmation; or if
+            nothing would change.
     """
     before = sweep.present.spec
     changes.check_change(before, after, where, searcher_changes=sweep.searcher_changes)
-    if sweep.began is not None:
+    if sweep.began is not None:  # a process runs the sweep
         changes.check_running(
             before, after, sweep.began, f"python -m sweep stop {sweep.address}", where
         )
@@ -156,24 +163,22 @@ def make_change(after: Spec, sweep: Position, where: str, request: str, by: str)
     settings = changes.make_settings(before, after)
     if not settings:
         raise RefusedError.one(sweep.name, "has these values already, there is nothing to change")
-    queue = []
-    for queued in sweep.ledger.queue.values():
-        queue.append(queued.params)
-    # all others stay in the queue
-    dropped = tuple(params for params in queue if not after.space.has(params))
+    # the queue has the added configurations that wait; those in the new space stay in it
+    waiting = [queued.params for queued in sweep.ledger.queue.values()]
+    dropped = tuple(params for params in waiting if not after.space.has(params))
     return SweepChanged(
         settings=settings, dropped=dropped, request=request, by=by, time=time.time()
     )
 
 
 def _list_used_seeds(after: Spec, sweep: Position, where: str) -> Iterator[Problem]:
-    """Yield a problem if the raised `repeats` would need seeds that finalists were already confirmed with.
+    """Yield a problem if ``after`` has more `repeats`, and these would need seeds of the confirmation so far.
 
     A confirmation needs seeds that no trial of the search has used. ``where`` is the prefix of the key in the message.
     """
     if after.repeats <= sweep.present.spec.repeats:
         return
-    fresh = []
+    fresh = []  # the repeats, from 0, of the trials of the confirmation; a repeat determines the seed
     for trial in sweep.ledger.trials.values():
         if trial.role is Role.CONFIRM:
             fresh.append(trial.start.repeat)
@@ -213,38 +218,42 @@ def _check_trial(trial: int | None, sweep: Position) -> None:
 def _read_additions(given: tuple[Any, ...], source: str, sweep: Position) -> tuple[Params, ...]:
     """Return the configurations that a request adds, checked and with all parameters, as a searcher suggests them.
 
-    ``source`` is where they come from, for messages (`Add.source`).
+    ``given`` has them as JSON types (`Add.configurations`), ``source`` is where they come from, for messages.
 
     Raises:
         InputError: with all mistakes in them.
-        RefusedError: if one of them is known already, if they are too many, or if the sweep trains a population.
+        RefusedError: with all reasons, if one of them has begun or was added already, or if they are too many; or if
+            the sweep trains a population.
     """
     spec = sweep.present.spec
     if spec.population is not None:
         what = f"method {spec.method} trains one population, to which nothing can be added"
         raise RefusedError.one(sweep.name, what, changes.ANOTHER_SWEEP)
-    document = Document(source)
-    known: list[Mapping[str, Value]] = []
+    document = Document(source)  # collects the mistakes
+    mappings: list[Mapping[str, Value]] = []
     for index, one in enumerate(given):
         plain = convert_from_json_types(one)
         if isinstance(plain, dict):
-            known.append(plain)
+            mappings.append(plain)
         else:
             document.add_mistake(
                 (index,), f"{describe_value(one)}, expected a mapping of parameters"
             )
     # a command line has one configuration, so its messages need no number to say which one is meant
-    found = read_configurations(known, spec.space, (), document, numbered=source != COMMAND)
-    document.check()
+    found = read_configurations(mappings, spec.space, (), document, numbered=source != COMMAND)
+    document.check()  # raises them
     refuse(_list_reasons(found, sweep), RefusedError)
     return found
 
 
 def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Problem]:
-    """Yield a problem for each configuration that has begun or was added already, and one if there are too many."""
+    """Yield a problem for each configuration that has begun or was added already, and one if there are too many.
+
+    Too many are more than `run_cap` and `budget.trials` leave room for. A configuration that only the baseline or the
+    confirmation has trained counts as begun too.
+    """
     present = sweep.present
-    trials = {}
-    # of several with the same parameters, the first stays
+    trials = {}  # number of the first trial with these parameters
     for trial in reversed(sweep.ledger.trials.values()):
         trials[key(trial.params)] = trial.number
     for index, params in enumerate(found):
@@ -260,12 +269,12 @@ def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Proble
             yield Problem(where, "this configuration was added already, and waits")
     present_count = _count_limited_configurations(sweep)
     new_count = present_count + len(found)
-    caps = {name: cap for name, cap in present.spec.caps.items() if cap < new_count}
-    if caps:
-        cap = min(caps.values())
+    exceeded = {name: cap for name, cap in present.spec.caps.items() if cap < new_count}
+    if exceeded:
+        cap = min(exceeded.values())
         room = max(cap - present_count, 0)
         what = f"is limited to {counted(cap, 'configuration')}, of which {room} may still be added"
-        settings = " ".join(f"--set {name}={new_count}" for name in caps)
+        settings = " ".join(f"--set {name}={new_count}" for name in exceeded)
         hint = f"raise the limit first: python -m sweep change {sweep.address} {settings}"
         yield Problem(sweep.name, what, hint)
 
@@ -273,7 +282,8 @@ def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Proble
 def _count_limited_configurations(sweep: Position) -> int:
     """Return how many configurations already count towards `run_cap` and `budget.trials`.
 
-    They are the configurations of the search that have started, and added ones that wait.
+    They are the configurations of the search that have started, each counted once for all its repeats and folds, and
+    added ones that wait.
     """
     begun = set()
     for trial in sweep.ledger.trials.values():

@@ -50,23 +50,25 @@ class _Answer(msgspec.Struct, frozen=True):
 def steer(folder: ResultsFolder, act: Act) -> SteeringEvent:
     """Carry out a person's act on a sweep and return its event, which is in the log.
 
-    If a process runs the sweep, leave a request for it and wait, without a time limit, until it has answered. Otherwise
-    append the event to the log here. If the wait is interrupted, the request is withdrawn.
+    If a process runs the sweep, leave a request for it and wait, without a time limit, until it has answered. If no
+    process runs it, or none any more, append the event to the log here, and change sweep.json if the act changes the
+    sweep file. If the wait is interrupted, the request is withdrawn.
 
     Raises:
-        InputError: if the act is refused.
-        StoreError: if the log cannot be read or written.
+        InputError: if the act is refused, or this version of sweep refuses the stored sweep file.
+        StoreError: if the log or sweep.json cannot be read or written, the request cannot be left, or the object store
+            is not available.
     """
     request = make_request(act)
     watched = _WatchedLog(folder)
-    asked = False
+    is_left = False  # whether the request was passed on to a process
     try:
         while True:
             if not folder.is_running():
                 with suppress(_Taken):  # a process has begun to run it since: that is asked below
                     return _carry_out_here(folder, request)
-            # not left yet, or taken by the process
-            if not asked or not _is_pending(folder, request):
+            # at first, or once the process has taken the request: did anything come of it?
+            if not is_left or not _is_pending(folder, request):
                 event = watched.find(request)
                 refusal = _find_answer(folder, request)
                 if event is not None:
@@ -74,7 +76,7 @@ def steer(folder: ResultsFolder, act: Act) -> SteeringEvent:
                 if refusal is not None:
                     raise refusal
                 leave_request(folder, request)  # again, if it is gone and nothing has come of it
-                asked = True
+                is_left = True
             time.sleep(LOOK_S if folder.runs_here else LOOK_AFAR_S)
             with suppress(StoreAway):  # the next attempt may succeed
                 folder.refresh()
@@ -89,6 +91,8 @@ class _Taken(Exception):
 def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
     """Append the event of a request to the log of a sweep that no process runs, and return the event.
 
+    The lock of the sweep is held meanwhile; a process that only appends to the log is waited for, up to a minute.
+
     Raises:
         _Taken: if a process runs the sweep after all.
         InputError: if the request is refused.
@@ -97,7 +101,7 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
     try:
         with folder.lock(brief=True) as copy:
             return _append(folder, request, copy)
-    # because of the lock, which another process holds, or of the request itself
+    # either another process holds the lock, or the request itself is refused
     except RefusedError as error:
         if folder.is_running():
             raise _Taken from error
@@ -105,7 +109,7 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
 
 
 def _append(folder: ResultsFolder, request: Request, copy: LogCopy | None) -> SteeringEvent:
-    """Check a request, append its event to the log, and update sweep.json; return the event.
+    """Check a request, append its event to the log, and put a changed sweep file into sweep.json; return the event.
 
     If the log has the event already, return that and change nothing. ``copy`` uploads the log to the object store; None
     without one. Raises `InputError` if the request is refused. The caller must hold the lock of the sweep.
@@ -124,7 +128,8 @@ def _append(folder: ResultsFolder, request: Request, copy: LogCopy | None) -> St
 def check_act(folder: ResultsFolder, act: Act) -> None:
     """Raise the error that `steer` would raise for an act, according to the log so far; change nothing.
 
-    It is checked as if no process ran the sweep, so a change that a running process refuses passes here.
+    It is checked as if no process ran the sweep, so a change that a running process refuses passes here. Only reading
+    is tried, so an error of writing the log is not found. Return None if the act would be carried out.
     """
     request = make_request(act)
     position, _ = _read_position(folder, request)
@@ -137,7 +142,8 @@ def _read_position(
     """Return the state of a sweep according to its log, to check a request against, and the request's event.
 
     The event is None unless the log already has it, as when a process has carried out the request and ended since. The
-    state does not say that a process runs the sweep.
+    state says that no process runs the sweep, whether one does or not. Raises `InputError` if this version of sweep
+    refuses the sweep file, and `StoreError` if the log or sweep.json is damaged.
     """
     sweep = resuming.open_sweep(folder)
     ledger = Ledger(keep_epochs=False)
@@ -148,14 +154,13 @@ def _read_position(
         event = change.event
         if isinstance(event, SteeringEvent) and event.request == request.id:
             done = event
-    changes_space = True
-    # all of these can
-    learns_here = sweep.first.search_method.learns and not sweep.first.search_method.is_own
-    # only then is the searcher built, which takes a while
-    if isinstance(request.act, Change) and not learns_here:
-        changes_space = methods.can_change_space(
-            methods.searcher(sweep.first, sweep.import_folders)
-        )
+    # whether the searcher can go on in another space; all of sweep's own methods that learn can
+    method = sweep.first.search_method
+    if (method.learns and not method.is_own) or not isinstance(request.act, Change):
+        changes_space = True
+    else:  # building the searcher takes a while, so it is done only where the answer matters
+        searcher = methods.searcher(sweep.first, sweep.import_folders)
+        changes_space = methods.can_change_space(searcher)
     return Position(folder.name, folder.address, ledger, present, changes_space), done
 
 
@@ -167,7 +172,10 @@ class _WatchedLog:
     offset: int = 0
 
     def find(self, request: Request) -> SteeringEvent | None:
-        """Return the event of a request if it is in the part of the log that is new since the last call, else None."""
+        """Return the event of a request if it is in the part of the log that is new since the last call, else None.
+
+        None also if there is no log. The first call reads the whole log. Raises `StoreError` if the log is damaged.
+        """
         if not self.folder.log.exists():
             return None
         with naming(self.folder.log):
@@ -187,7 +195,12 @@ def _file_name(request: Request) -> str:
 
 
 def leave_request(folder: ResultsFolder, request: Request) -> None:
-    """Pass a request to the process that runs the sweep, as a file in the folder or the store. Raises `StoreError`."""
+    """Pass a request to the process that runs the sweep, as a file in the folder or the store.
+
+    It is left in the object store only if the results are in one and no process of this machine runs the sweep. The
+    folder for requests is created if necessary. Raises `StoreError` if the file cannot be written or the store is
+    unavailable.
+    """
     content = msgspec.json.encode(request)
     if (store := folder.store) is not None and not folder.runs_here:
         remote.ask(store, _file_name(request), content)
@@ -234,7 +247,8 @@ _ERRORS: dict[int, type[InputError]] = {
 def _find_answer(folder: ResultsFolder, request: Request) -> InputError | None:
     """Return the error with which a request was refused; None if no answer is there, at least not yet.
 
-    An answer in the object store is deleted when it is read.
+    An answer in the object store is deleted when it is read; one in the folder stays. None also if the store cannot be
+    reached. The error has the problems and the class (`RefusedError`, for example) of the one that was raised there.
     """
     name = f"{_ANSWERS}{request.id}.json"
     content: bytes | None = None
@@ -255,9 +269,9 @@ def _find_answer(folder: ResultsFolder, request: Request) -> InputError | None:
 def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) -> None:
     """Call ``steer`` for each pending request in the folder, the oldest first, and delete the request.
 
-    If ``steer`` raises a `SweepError`, the request is refused: the error is written as the answer. If it returns False,
-    the log cannot be written; this request and the later ones then stay for the next session. Files that are no valid
-    requests are deleted. Raises `StoreError` if an answer cannot be written.
+    ``steer`` carries a request out and returns True. If it raises a `SweepError`, the request is refused: the error is
+    written as the answer. If it returns False, the log cannot be written; this request and the later ones then stay for
+    the next session. Files that are no valid requests are deleted. Raises `StoreError` if an answer cannot be written.
     """
     for path in _list_files(folder, _REQUESTS):
         request = _read(path)
@@ -274,15 +288,19 @@ def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) 
 
 
 def forget_answers(folder: ResultsFolder) -> None:
-    """Delete all answers in a folder, which earlier sessions have left and no command waits for."""
+    """Delete all answers in a folder, which earlier sessions have left and no command waits for; ignore errors."""
     for path in _list_files(folder, _ANSWERS):
         with suppress(OSError):
             path.unlink()
 
 
 def _list_files(folder: ResultsFolder, prefix: str) -> Iterator[Path]:
-    """Yield the paths of the files for requests or answers whose names begin with ``prefix``, the oldest first."""
-    found: list[tuple[int, str, Path]] = []
+    """Yield the paths of the files for requests or answers whose names begin with ``prefix``, the oldest first.
+
+    The age is that of the last change, and files of the same age are ordered by name. Nothing is yielded if the folder
+    for requests is missing.
+    """
+    found: list[tuple[int, str, Path]] = []  # time of the last change, name, path
     with suppress(OSError):  # no request was ever made
         for path in folder.requests.iterdir():
             if path.name.startswith(prefix) and path.suffix == ".json":
@@ -293,7 +311,10 @@ def _list_files(folder: ResultsFolder, prefix: str) -> Iterator[Path]:
 
 
 def _read(path: Path) -> Request | None:
-    """Return the request in a file; None if the file is gone or is no valid request, which is then deleted."""
+    """Return the request in a file; None if the file is gone, cannot be read, or is no valid request.
+
+    A file that is no valid request is deleted.
+    """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Request)
     except OSError:
@@ -308,7 +329,8 @@ def _read(path: Path) -> Request | None:
 def _answer(folder: ResultsFolder, request: Request, error: SweepError) -> None:
     """Write the error that refuses a request into a file of the folder and the store, for the command that waits.
 
-    Raises `StoreError` if the file cannot be written.
+    Raises `StoreError` if the file cannot be written. If the store is unavailable, the answer is not there, and the
+    command asks again.
     """
     if isinstance(error, InputError):
         problems = error.problems

@@ -52,8 +52,9 @@ class Ending:
     def heeded(self, before: str) -> Iterator[None]:
         """Handle signals inside the block: `first` is called at the first one, and `second` at each later one.
 
-        If `leave` was called in the block, wait at its end for the process to end, unless it is the user's own. Raises
-        `InterruptedByUser` with the message ``before`` if a signal came before the block.
+        They are called by another thread. If `leave` was called in the block, wait at its end, up to 10 s, for the
+        process to end, unless it is the user's own. Raises `InterruptedByUser` with the message ``before`` if a signal
+        came before the block.
         """
         with interruption.handle_signals(self.first, self.second, breaks=self._embedded) as signals:
             self._signals = signals
@@ -61,7 +62,7 @@ class Ending:
             try:
                 yield
             finally:
-                # the sweep exists: from here on an interruption loses nothing of it
+                # what the process prints if a signal ends it later; once the sweep exists, it can be resumed
                 if self._folder.info.exists():
                     signals.last_words = f"interrupted; {self._again}"
                 if self.lost and not self._embedded:  # another thread ends this process
@@ -91,7 +92,8 @@ class Ending:
     def tell_workers(self) -> bool:
         """Create the file that makes workers save and interrupt their trials after the present epoch.
 
-        Return whether that worked; if not, the user is told once. Do nothing outside of `of_session`, and return True.
+        Return whether that worked; the first time that it does not, the user is told. Outside of `of_session`, do
+        nothing and return True.
         """
         stop_file, view = self._stop_file, self._view  # another thread may end the session
         if stop_file is None:
@@ -116,13 +118,14 @@ class Ending:
         """End this process at once with the message ``why``, or the session if the process is the user's own.
 
         All reported epochs are logged, and a local Ray dies with its driver. The view is closed, the message also says
-        how to go on, and the exit code is 130. In a user's own process, return; the driver's thread raises
-        `StoppedAtOnce` when it next calls `obey`. Later calls have no effect.
+        how to go on, and the exit code is 130. If the folder is being made or removed, that is waited for, up to 10 s.
+        In a user's own process, return; the driver's thread raises `StoppedAtOnce` when it next calls `obey`. Later
+        calls have no effect.
         """
         if self.lost:
             return
         self.lost = why
-        if self._embedded:
+        if self._embedded:  # this is the user's own process
             return
         # never released: until this process ends, the folder stays as it is
         self.making.acquire(timeout=_LEAVING_S)
@@ -140,33 +143,38 @@ class Ending:
     def check(self, before: str) -> None:
         """Raise `InterruptedByUser` with the message ``before`` if a signal has come; called before the session begins.
 
-        Also handles signals here again, since Ray replaces the handlers when it starts.
+        Before that, install the handlers of signals again, since Ray replaces them when it starts.
         """
-        self._signals.restore()  # Ray replaces our handler when it starts
+        self._signals.restore()
         self._signals.check(before)
 
     def look(self, coordinator: Coordinator) -> None:
-        """Stop the coordinator if a signal has come; running trials are interrupted after their present epoch."""
+        """Stop the coordinator if a signal has come; running trials are interrupted after their present epoch.
+
+        Requests of other processes do not count here; `obey` carries them out.
+        """
         if self._signals.asked:
             coordinator.stop("interrupted", asked=True)
 
     def obey(self, coordinator: Coordinator) -> None:
         """Carry out the requests of other processes: to stop the sweep or a trial, and the requests of `steering`.
 
-        A request to stop the sweep at once ends this process, unless it is the user's own.
+        They are files in the folder, which are deleted. A request to stop the sweep at once ends this process, unless
+        it is the user's own.
 
         Raises:
             StoppedAtOnce: in the user's own process, if such a request has come or `leave` was called before.
+            StoreError: if the answer to a refused request cannot be written.
         """
         for request in take_requests(self._folder):
             if request.trial is not None:
                 coordinator.stop_trial(request.trial, now=request.now)
             elif request.now:
                 if not self.lost:  # the first request is enough; `sweep stop` repeats it
-                    coordinator.leave(AT_ONCE_ON_REQUEST)
+                    coordinator.leave(AT_ONCE_ON_REQUEST)  # which logs it
                 self.leave("stopped at once")
             elif not coordinator.stopping:
-                self._wanted = True
+                self._wanted = True  # the user has asked to stop, as by a signal
                 if self._view is not None:
                     self._view.say("stopping after the running epochs, as `sweep stop` asks")
                 coordinator.stop(ON_REQUEST, asked=True)
@@ -185,11 +193,12 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
 
     ``trial`` is the number of the trial, None for the whole sweep. Waits, without a time limit, until that has
     happened, or the sweep has ended. With ``now``, running trials stop at once instead of after their present epochs.
+    A trial that has not started is waited for, if one with a higher number has.
 
     Raises:
         UnknownNameError: if there is no such sweep or trial.
         RefusedError: if no process runs the sweep, or the trial has ended already.
-        StoreError: if the request cannot be written, or the log cannot be read.
+        StoreError: if the request cannot be written, the log cannot be read, or the object store is not available.
     """
     folder = ResultsFolder.open(results, sweep)
     if not folder.is_running():
@@ -204,14 +213,16 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
     ledger, offset = _read_trial_states(folder, trial)
     with _repeating_request(folder, request) as ask:
         while folder.is_running():
+            # what the log says since the last turn
             for change, end_byte in ledger.follow(folder.log, offset):
                 offset = end_byte
                 match change:
                     # a trial that is retried or pauses goes on in this session, so the request still waits
-                    case Interrupted(one, end) | Ended(one, end) if (
-                        one.number == trial and not end.again and not end.pauses
+                    case Interrupted(stopped, end) | Ended(stopped, end) if (
+                        stopped.number == trial and not end.again and not end.pauses
                     ):
-                        return f"trial {trial} is {one.status.value}{f': {one.reason}' if one.reason else ''}"
+                        reason = f": {stopped.reason}" if stopped.reason else ""
+                        return f"trial {trial} is {stopped.status.value}{reason}"
                     case _:
                         pass
             ask()
@@ -222,10 +233,10 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
 def _repeating_request(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[], None]]:
     """Yield a function to call in a loop: it leaves the request, waits a moment and refreshes the folder.
 
-    It leaves the request again every `_AGAIN_S` seconds, because a session that begins deletes earlier requests. The
-    request is withdrawn after the block.
+    It leaves the request at the first call, and again every `_AGAIN_S` seconds, because a session that begins deletes
+    earlier requests. It raises `StoreError` if that fails. The request is withdrawn after the block.
     """
-    asked_at: float | None = None
+    asked_at: float | None = None  # when the request was last left; None before
 
     def ask() -> None:
         nonlocal asked_at
@@ -250,6 +261,7 @@ def _read_trial_states(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
     Raises:
         UnknownNameError: if ``trial`` is above the highest number that has started.
         RefusedError: if the trial has ended.
+        StoreError: if the log is damaged.
     """
     ledger = Ledger(keep_epochs=False)
     offset = 0
@@ -286,7 +298,11 @@ class StopRequest:
 
 
 def leave_request(folder: ResultsFolder, request: StopRequest) -> None:
-    """Pass a request to the process that runs the sweep, as a file in the folder or the store. Raises `StoreError`."""
+    """Pass a request to the process that runs the sweep, as an empty file in the folder or the store.
+
+    It is left in the object store only if the results are in one and no process of this machine runs the sweep. Raises
+    `StoreError` if the file cannot be written or the store is unavailable.
+    """
     if not folder.runs_here and send_request(folder.store, request.file_name):
         return
     with storing(folder.requests):
@@ -305,7 +321,8 @@ def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
 def take_requests(folder: ResultsFolder) -> list[StopRequest]:
     """Return the pending requests in the folder to stop the sweep or a trial, and delete their files.
 
-    They are in the order of the file names. Other requests in the folder stay.
+    They are in the order of the file names. Other requests in the folder stay. Return [] if the folder for requests is
+    missing. A request whose file cannot be deleted, as when it was withdrawn meanwhile, is left out.
     """
     found: list[StopRequest] = []
     try:
@@ -320,6 +337,6 @@ def take_requests(folder: ResultsFolder) -> list[StopRequest]:
             path.unlink()
         except OSError:  # it was withdrawn meanwhile
             continue
-        trial = int(match[1]) if match[1] else None
-        found.append(StopRequest(trial, match[2] is not None))
+        number, now = match.groups()  # None where the name lacks the number or "-now"
+        found.append(StopRequest(int(number) if number else None, now is not None))
     return found

@@ -25,14 +25,15 @@ def load_file(path: Path, changes: Sequence[str]) -> tuple[Spec, str]:
 def parse_file(text: str, path: Path, changes: Sequence[str]) -> Spec:
     """Parse the text of a sweep file, apply the changes in the variable ``SWEEP_SET`` and then ``changes``.
 
-    Return the sweep. ``path`` is used in messages and to find the trainable. Raises InputError like `load_file`.
+    Return the sweep. ``path`` is used in messages and to find the trainable; the file is not read. Raises InputError
+    with all mistakes in the text and the changes and, if there are any, problems with finding the trainable as well.
     """
     environment = os.environ.get(yaml_reader.VARIABLE, "")
     try:
         return specs.parse_spec(text, str(path), changes, environment)
     except InputError as error:
-        more = _find_trainable_mistakes(specs.find_trainable(text, changes, environment), path)
-        raise InputError([*error.problems, *more]) from None
+        trainable = specs.find_trainable(text, changes, environment)
+        raise InputError([*error.problems, *_find_trainable_mistakes(trainable, path)]) from None
 
 
 def import_folders(path: Path) -> tuple[Path, ...]:
@@ -42,7 +43,10 @@ def import_folders(path: Path) -> tuple[Path, ...]:
 
 
 def _find_trainable_mistakes(trainable: str, path: Path) -> tuple[Problem, ...]:
-    """Return the problems that prevent the trainable from being found; () if it is found, or none is named."""
+    """Return the problems that prevent the trainable from being found; () if it is found, or ``trainable`` is "".
+
+    It is searched in `import_folders`, and nothing is imported. The problems begin with the path of the sweep file.
+    """
     from sweep.inspection import inspect
 
     if not trainable:

@@ -44,19 +44,15 @@ class SettingsCombination:
     def params(self, others: Params) -> dict[str, Value]:
         """Return the hyperparameters of a trial with this batch size, these micro-batches and short epochs.
 
-        The rest is from ``others``, except ``per_replica_batch_size``, which is left out.
+        An epoch has about `EXAMPLES` examples, but at least 4 updates (``steps_per_epoch``). The other hyperparameters
+        are from ``others``, except ``per_replica_batch_size``, which is left out.
         """
-        steps = max(math.ceil(EXAMPLES / self.batch_size), 4)
-        mine = {
-            "batch_size": self.batch_size,
-            "micro_batches": self.micro_batches,
-            "steps_per_epoch": steps,
-        }
-        # ``per_replica_batch_size`` would set the batch size as well
-        return {
-            **{name: value for name, value in others.items() if name != "per_replica_batch_size"},
-            **mine,
-        }
+        params = dict(others)
+        params.pop("per_replica_batch_size", None)  # it would set the batch size as well
+        params["batch_size"] = self.batch_size
+        params["micro_batches"] = self.micro_batches
+        params["steps_per_epoch"] = max(math.ceil(EXAMPLES / self.batch_size), 4)
+        return params
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +93,8 @@ def measure_throughput(
 
     The settings are precision, batch size, micro-batches and replicas, of which there are up to ``most_replicas``. The
     first combination is that of ``params`` and the sweep file; `find_fastest` says which others follow. Each is
-    measured in a new process. ``devices`` are those of a trial by the sweep file, and ``folders`` are searched for the
-    trainable.
+    measured in a new process, one after another. ``devices`` are those of a trial by the sweep file, and ``folders``
+    are searched for the trainable.
 
     Raises:
         TrainableError: if the settings of the sweep file fail.
@@ -106,33 +102,31 @@ def measure_throughput(
     assignment = Terms(spec).trial(0, dict(params), devices)
 
     def measure(way: SettingsCombination) -> Measured:
-        """Measure the throughput of a combination of settings in a new process."""
+        """Measure the throughput of a combination of settings, called ``way``, in a new process."""
         if way.replicas > 1:  # a GPU for each; a single replica may have a share of one
             gpus = max(devices.gpus, float(way.replicas))
         else:
             gpus = devices.gpus
         training = {**assignment.training, "precision": way.precision}
-        asked = replace(
+        short_trial = replace(
             assignment,
             params=way.params(params),
             training=training,
             epochs=EPOCHS + 1,  # the first one, which compiles, is not measured
             devices=replace(devices, gpus=gpus),
         )
-        return _measure_in_process(way, spec.trainable, folders, asked)
+        return _measure_in_process(way, spec.trainable, folders, short_trial)
 
+    # the combination of `params` and the sweep file
     replicas = max(int(devices.gpus), 1)
     micro_batches = params.get("micro_batches")
-    precision = str(spec.training.get("precision", "auto"))
-    if isinstance(micro_batches, int):
-        parts = micro_batches
-    else:
-        parts = 1
+    if not isinstance(micro_batches, int):  # it is not set
+        micro_batches = 1
     first = SettingsCombination(
-        memory.compute_batch_size(params, replicas) or memory.DEFAULT_BATCH,
-        precision,
-        parts,
-        replicas,
+        batch_size=memory.compute_batch_size(params, replicas) or memory.DEFAULT_BATCH,
+        precision=str(spec.training.get("precision", "auto")),
+        micro_batches=micro_batches,
+        replicas=replicas,
     )
     return find_fastest(first, precisions(devices), most_replicas, measure)
 
@@ -148,10 +142,10 @@ def find_fastest(
 ) -> Throughput:
     """Change one setting at a time from ``first``, keep each change that is faster, and return all measurements.
 
-    After the precisions, the batch size is doubled, at most `DOUBLINGS` times, until that is not faster or fails; if it
-    fails, it is tried with twice the micro-batches. Then the replicas, and the batch size with them, are doubled up to
-    ``most_replicas``. Only a change that is more than `FASTER` times as fast counts. Raises `TrainableError` if
-    ``first`` itself fails.
+    First, each of ``precisions`` is tried. Then the batch size is doubled, at most `DOUBLINGS` times, until that is not
+    faster or fails; if it fails, it is tried once more with twice the micro-batches. Then the replicas, and the batch
+    size with them, are doubled up to ``most_replicas``. Only a change that is more than `FASTER` times as fast counts.
+    ``measure`` measures one combination. Raises `TrainableError` if ``first`` itself fails.
     """
     tried = [measure(first)]
     best = tried[0]
@@ -171,8 +165,8 @@ def find_fastest(
         way = replace(start, batch_size=start.batch_size * 2**power)
         found = look(way)
         if not found.fits:
-            parts = replace(way, micro_batches=2 * way.micro_batches)  # which takes less memory
-            best = _choose_faster(best, look(parts))
+            smaller = replace(way, micro_batches=2 * way.micro_batches)  # which takes less memory
+            best = _choose_faster(best, look(smaller))
             break
         better = _choose_faster(best, found)
         if better is best:
@@ -193,7 +187,10 @@ def _choose_faster(known: Measured, found: Measured) -> Measured:
 
 
 def _list_doublings(first: int, most: int) -> Iterator[int]:
-    """Yield ``first`` times 2, 4, 8 and so on, up to ``most``."""
+    """Yield ``first`` times 2, 4, 8 and so on, up to ``most``, which may be among them; nothing if twice is too many.
+
+    ``first`` must be above 0.
+    """
     count = 2 * first
     while count <= most:
         yield count
@@ -223,15 +220,17 @@ def _measure_here(
 ) -> Measured:
     """Measure a combination of settings in this process by training a few short epochs; the first one does not count.
 
-    The result has the median of the epochs' examples per second and the memory peak that the last epoch reports, if
-    any. Measuring ends after `LEAST_S` seconds of counted epochs or with the epochs of ``assignment``. An error of the
-    user's code, or a trainable that reports no ``examples_per_s``, is returned as the failure.
+    The result has the median of the epochs' examples per second and, in bytes, the peak of GPU memory that the last
+    epoch reports, else that of other memory, else None. Measuring ends after `LEAST_S` seconds of counted epochs or
+    with the epochs of ``assignment``. An error of the user's code, or a trainable that reports no ``examples_per_s``,
+    is returned as the failure.
     """
     heard: list[EpochReported] = []
 
     def report(epoch: EpochReported) -> bool:
+        """Keep a report of the trainable; return whether it is to train on."""
         heard.append(epoch)
-        # whether to train on; without the first, which compiles
+        # without the first, which compiles
         return sum(one.time_s for one in heard[1:]) < LEAST_S
 
     try:
@@ -244,9 +243,8 @@ def _measure_here(
         else:
             reason = in_short(error)
         return Measured(way, failed=reason)
-    counted = [one for one in heard[1:] if one.examples_per_s is not None] or heard[1:]
     speeds = []
-    for one in counted:
+    for one in heard[1:]:
         if one.examples_per_s is not None:
             speeds.append(one.examples_per_s)
     if not speeds:

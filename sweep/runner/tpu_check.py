@@ -12,8 +12,11 @@ PROBE_S = 300.0
 
 
 def find_problems() -> Iterator[Problem]:
-    """Yield a problem if TensorFlow cannot use TPUs on this machine, or does not answer within `PROBE_S` seconds."""
-    found = probes.probe_tpu(run_command, PROBE_S)
+    """Yield a problem if TensorFlow cannot use TPUs on this machine, or does not answer within `PROBE_S` seconds.
+
+    TensorFlow is asked in a process of its own, which is waited for.
+    """
+    found = probes.probe_tpu(run_command, PROBE_S)  # reasons why it cannot, in words
     if isinstance(found, probes.ProbeFailure):
         what = f"tpu, and TensorFlow does not say whether it has TPUs: {found.reason}"
         yield Problem("training.strategy", what, "python -m sweep doctor looks at the machine")

@@ -46,7 +46,7 @@ def wait_until(
         if running:
             looks_without_driver = 0
         else:
-            looks_without_driver = looks_without_driver + 1
+            looks_without_driver += 1
         waited_s = time.monotonic() - began
         is_timed_out = timeout_s is not None and waited_s >= timeout_s
         # once the time is over, there is no second look
@@ -75,24 +75,35 @@ class _Watch:
         self._judged: tuple[int, bool] | None = None
 
     def read_on(self) -> None:
-        """Update the state with the new events of the log. Raises `StoreError` if the log is damaged."""
+        """Update the state with the new events of the log; begin anew if the log was replaced.
+
+        Raises `StoreError` if the log is damaged.
+        """
         with naming(self._folder.log):
-            while (events := self._reader.more()) != []:
-                if events is None:  # the log was replaced
+            while True:
+                events = self._reader.more()
+                if events is None:  # the log was replaced, and is read from its beginning
                     self._standing = Standing(self._outline)
                     continue
+                if not events:  # nothing is new
+                    return
                 for event in events:
                     self._standing.observe(event)
 
     def holds(self, condition: Condition) -> bool:
-        """Return whether a condition is met in the state that `read_on` has read."""
+        """Return whether a condition is met in the state that `read_on` has read.
+
+        For the condition ``verdict``, the ranking is read from the folder, and only if further trials have ended since
+        the last call. Always pass the same condition.
+        """
         if condition.kind != "verdict":
             return conditions.is_met(condition, self._standing, self._read_ranking)
-        ended = self._standing.finished
+        ended = self._standing.finished  # number of trials
         # a ranking takes a while; only ended trials change it
         if self._judged is None or self._judged[0] != ended:
             self._judged = ended, conditions.is_met(condition, self._standing, self._read_ranking)
-        return self._judged[1]
+        _, is_met = self._judged
+        return is_met
 
     def _read_ranking(self) -> Ranking:
         """Return the ranking of the sweep as it is now, computed from its folder."""

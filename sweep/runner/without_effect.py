@@ -17,13 +17,14 @@ BY_DEFAULT = {name: field.default for name, field in Training.model_fields.items
 
 
 def list_changed_settings(spec: Spec) -> tuple[str, ...]:
-    """Return the keys of `training` whose values are not the defaults."""
+    """Return the keys of `training`, such as ``precision``, whose values are not the defaults."""
     return tuple(name for name, value in spec.training.items() if value != BY_DEFAULT[name])
 
 
 def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
     """Yield a problem for `folds` and each changed key of `training` that the trainable certainly does not read.
 
+    `folds` count only if the sweep file sets them, and keys of `training` only if they differ from their defaults.
     ``fuse`` and, for a function, ``patience`` are left out. Yield nothing for a `KerasTrainable`.
     """
     if source.derives_from(KERAS_TRAINABLE):
@@ -36,15 +37,16 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
         what = f"{spec.folds}, but {spec.trainable} {kind} and does not read {report}.fold: all folds would be alike"
         hint = f"leave fold {report}.fold out of training and validate with it, or write repeats in place of folds"
         yield Problem("folds", what, hint)
-    if source.is_function:  # refused or handled elsewhere
+    # keys that are refused or handled elsewhere
+    if source.is_function:
         elsewhere = {"fuse", "patience"}
     else:
         elsewhere = {"fuse"}
-    asked = []
+    to_check = []
     for name in list_changed_settings(spec):
         if name not in elsewhere:
-            asked.append(name)
-    for name in source.list_unread_trial_facts(asked, "training"):
+            to_check.append(name)
+    for name in source.list_unread_trial_facts(to_check, "training"):
         value = format_setting(spec.training[name])
         what = f"{value}, but {spec.trainable} {kind} and does not read {report}.training"
         hint = f"leave it out, or read {report}.training[{name!r}] and do what it says"
@@ -54,19 +56,20 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
 def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Yield a problem for each standard hyperparameter of a `KerasTrainable` that certainly has no effect.
 
-    The reason is that the author's own methods or model do not read it. The parameters of the schedule ``plateau`` are
-    left out if a trial may have that schedule. ``where`` names the sweep file in messages.
+    The reason is that the author's own methods or model do not read it. Only the parameters of the sweep file are
+    looked at. Those of the schedule ``plateau`` are left out if a trial may have that schedule. ``where`` names the
+    sweep file in messages.
     """
-    why = source.find_idle_hyperparameters()
+    why = source.find_idle_hyperparameters()  # reasons by hyperparameter
     for name in spec.space.names:
         if name in why:
-            known = name
+            entry = name
         else:  # all nested names of a group have one entry, such as loss_weights.*
-            known = f"{name.partition('.')[0]}.*"
-        if known in why and not (known in PLATEAUS and _may_be_a_plateau(spec)):
+            entry = f"{name.partition('.')[0]}.*"
+        if entry in why and not (entry in PLATEAUS and _may_be_a_plateau(spec)):
             place = spec.places.get(name, f"{where}: parameters.{name}")
             yield Problem(
-                place, f"it has no effect: {why[known]}", "leave it out, or read it there"
+                place, f"it has no effect: {why[entry]}", "leave it out, or read it there"
             )
 
 
@@ -88,12 +91,16 @@ PLATEAUS = ("lr_schedule", "lr_patience", "lr_drop_factor", "lr_final")
 
 
 def _may_be_a_plateau(spec: Spec) -> bool:
-    """Return whether the search space has ``lr_schedule`` and it may be ``plateau`` in a trial; True if unsure."""
-    domains = []
+    """Return whether the search space has ``lr_schedule`` and it may be ``plateau`` in a trial.
+
+    True also if its values are not known, as for a tied parameter.
+    """
     for one in spec.space.parameters:
         if one.name == "lr_schedule":
-            domains.append(one.domain)
-    return any("plateau" in (list_choices(domain) or ("plateau",)) for domain in domains)
+            choices = list_choices(one.domain)
+            if not choices or "plateau" in choices:
+                return True
+    return False
 
 
 def find_other_backend(where: str, source: Source) -> Iterator[Problem]:
@@ -110,9 +117,10 @@ def find_other_backend(where: str, source: Source) -> Iterator[Problem]:
         set_by = source.trainable.partition(":")[0]
     except ValueError:  # only importing it would show the value, which the first trial does
         return
-    if not backend:
+    if not backend:  # the source does not set it
         backend, set_by = keras_backend.find_backend(os.environ)
-    if what := keras_backend.explain_wrong_backend(backend):
+    what = keras_backend.explain_wrong_backend(backend)  # "" for TensorFlow
+    if what:
         yield Problem(
             f"{where}: trainable",
             f"{source.trainable} is a KerasTrainable, and {what} ({set_by})",
