@@ -101,7 +101,10 @@ class OpenTrial:
         return self.state.start
 
     def end(self, status: Status, reason: str, facts: Facts) -> TrialEnded:
-        """Return the event, to be logged, that ends or interrupts this trial now with a status and a reason."""
+        """Return the event, to be logged, that ends this trial now with a status and a reason.
+
+        The status interrupted only interrupts it. The trial itself is not changed.
+        """
         return TrialEnded(
             trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts
         )
@@ -122,7 +125,7 @@ class OpenTrial:
     @property
     def decided(self) -> bool:
         """Whether the last epoch of the trial has reached one of `decisions`."""
-        if self.state.share is None:
+        if self.state.share is None:  # its minutes are not limited, so units are epochs
             return self.state.epoch in self.decisions
         # with minutes, an epoch may take several units, of which a decision may be any
         return passes_any(self.decisions, self.units_before, self.units_after)
@@ -137,7 +140,7 @@ class OpenTrial:
     ) -> Iterator[tuple[EpochReported, bool]]:
         """Yield (epoch, whether the trial reaches one of `decisions` with it) for each of the trial's next epochs.
 
-        ``epochs`` must follow the last epoch in `state`, in order.
+        ``epochs`` are reports that the log does not have yet. They must follow the last epoch in `state`, in order.
         """
         before = self.units
         for epoch in epochs:
@@ -148,7 +151,8 @@ class OpenTrial:
     def make_due_end(self) -> TrialEnded | None:
         """Return the event, to be logged, that ends the trial after its last epoch; None if it continues.
 
-        The trial has diverged, trained all its epochs, reached the target, or is pruned by the scheduler.
+        It ends as diverged or pruned, or as completed if it has reached the target (`early_end`); or as completed
+        without a reason if it has trained all its epochs. Then it is not pruned, but may still have diverged.
         """
         early = self.early_end
         diverged = early is not None and early.status is Status.DIVERGED
@@ -198,11 +202,12 @@ class Terms:
         Trials of the baseline and the confirmation are ordered to train whole, without decision epochs.
 
         Arguments:
+            devices: those that the trial gets.
             to_beat: the loss that a trial must beat to keep a checkpoint, if any; only trials of the search get it.
             earlier_data: fingerprints of other data on which earlier sweeps have results for the trial.
         """
         started = trial.started
-        shares = self._spec.resources.gpus == "auto"
+        shares = self._spec.resources.gpus == "auto"  # several trials may share a GPU
         assignment = self.assignment(started, devices, trial.accumulate)
         if started.role is not Role.SEARCH:
             return Order(
@@ -227,6 +232,10 @@ class Terms:
         ``accumulate`` is the number of micro-batches for each batch, above 1 if the trial ran out of memory before.
         """
         spec = self._spec
+        if not spec.folds or started.fold is None:  # no cross-validation
+            fold = None
+        else:
+            fold = Fold(started.fold, spec.folds, started.seed)
         return Assignment(
             trial=started.trial,
             params=started.params,
@@ -238,9 +247,7 @@ class Terms:
             data_seed=spec.data_seed,
             objective=self._objective.name,
             maximize=self._objective.maximize,
-            fold=None
-            if not spec.folds or started.fold is None
-            else Fold(started.fold, spec.folds, started.seed),
+            fold=fold,
             accumulate=accumulate,
         )
 
@@ -262,10 +269,13 @@ class Terms:
         Arguments:
             within: number of the trial among those of its configuration, from 0; it determines repeat, seed and fold.
             number: number of the trial in the log.
-            place: number of the trial within the search, if it differs from ``number``.
+            place: number of the trial within the search; None for other trials, or if it is ``number``.
             parent: the trial and epoch that it is a copy of.
         """
+        # the folds of a repeat come one after another
         repeat, fold = divmod(within, self._spec.folds or 1)
+        if place == number:  # None means that its place is its number (`TrialState.place`)
+            place = None
         return TrialStarted(
             trial=number,
             trial_id=f"{self._spec.name}-{number:05d}",
@@ -275,9 +285,7 @@ class Terms:
             fold=fold if self._spec.folds else None,
             time=time.time(),
             role=role,
-            index=place
-            if place != number
-            else None,  # None: its place is its number (`TrialState.place`)
+            index=place,
             parent=None if parent is None else parent.trial,
             parent_epoch=None if parent is None else parent.epoch,
         )
@@ -288,7 +296,8 @@ class Terms:
         """Return why a trial ends at this epoch: it diverged, reached the target, or is pruned for ``verdict``.
 
         The first of these that holds is returned, None if none does. ``verdict`` is the scheduler's reason to prune the
-        trial, if it has one. Only trials of the search end at the target.
+        trial, None or "" if it has none. ``in_search`` says whether the trial is of the search; only those end at the
+        target.
         """
         diverged = self._objective.explain_divergence(report)
         if diverged:
@@ -304,15 +313,15 @@ class Terms:
         return EarlyEnd(Status.PRUNED, verdict)
 
     def decide_about_target(self, trial: OpenTrial) -> None:
-        """Set the `early_end` of an open trial of the search by whether it has reached the present target.
+        """Set the `early_end` of an open trial of the search by whether its last epoch has reached the present target.
 
         An end at an earlier target is removed if the present one is not reached. A trial that diverged or is pruned
-        keeps that end.
+        keeps that end. Do nothing for trials of the baseline and the confirmation.
         """
+        is_of_search = trial.state.place is not None
         early = trial.early_end
-        if trial.state.place is None or (
-            early is not None and early.status is not Status.COMPLETED
-        ):
+        ends_otherwise = early is not None and early.status is not Status.COMPLETED
+        if not is_of_search or ends_otherwise:
             return
         reached = self._objective.describe_reached(self._target, trial.state.last)
         if reached:
@@ -323,7 +332,8 @@ class Terms:
     def apply_retries(self, end: TrialEnded, retries: int) -> TrialEnded:
         """Return ``end`` or, if the trial failed and has retries left, an interruption after which it is tried again.
 
-        ``retries`` is the number of retries that the trial has had.
+        ``retries`` is the number of retries that the trial has had; the sweep file limits them. The reason says which
+        retry follows.
         """
         most = self._spec.retries
         if end.status is not Status.FAILED or retries >= most:
@@ -335,63 +345,70 @@ class Terms:
         """Return ``end`` with the status infeasible if the trial completed with metrics that violate a constraint.
 
         Otherwise return it unchanged. ``metrics`` are those of the last epoch; one that is missing violates its
-        constraint.
+        constraint. The reason names these constraints, and the metrics in them with their values.
         """
-        if end.status is Status.COMPLETED:
-            wrong = self._objective.list_violated(metrics)
-        else:
-            wrong = []
-        if not wrong:
+        if end.status is not Status.COMPLETED:
             return end
-        names = sorted(
-            set().union(*(one.names for one in self._spec.constraints if one.text in wrong))
-        )
-        there = ", ".join(f"{name} {metrics.get(name, math.nan):.6g}" for name in names)
-        return structs.replace(
-            end, status=Status.INFEASIBLE, reason=f"{' and '.join(wrong)} not met: {there}"
-        )
+        violated = self._objective.list_violated(metrics)
+        if not violated:
+            return end
+        names: set[str] = set()
+        for one in self._spec.constraints:
+            if one.text in violated:
+                names |= one.names
+        values = ", ".join(f"{name} {metrics.get(name, math.nan):.6g}" for name in sorted(names))
+        reason = f"{' and '.join(violated)} not met: {values}"
+        return structs.replace(end, status=Status.INFEASIBLE, reason=reason)
 
     def fresh(
         self, trial: OpenTrial, epochs: Sequence[EpochReported], facts: Facts
     ) -> tuple[Sequence[EpochReported], TrialEnded | None]:
         """Return (epochs that the log lacks, end): the end as failed if an epoch lacks a required metric, else None.
 
-        Required are the objectives and all metrics that constraints name. Epochs from the incomplete one on are left
-        out. ``facts`` are put into the end.
+        ``epochs`` are reports of the trial, in order; those that the log has already are left out, and so are all from
+        the first incomplete one on. Required are the objectives and all metrics that constraints name. ``facts`` are
+        put into the end, whose reason names the metric.
         """
         # a trial that resumed from an earlier checkpoint trains and reports some epochs again
         epochs = [epoch for epoch in epochs if epoch.epoch > trial.state.epoch]
-        asked = {}
+        required = {}  # by name, why: the predicate of a sentence for the user
         for objective in self._spec.objectives:
-            asked[objective.name] = "is the sweep's"
+            required[objective.name] = "is the sweep's"
         for constraint in self._spec.constraints:
-            asked |= dict.fromkeys(constraint.names, f"the constraint {constraint.text!r} names")
-        for place, epoch in enumerate(epochs):
-            for name, what in asked.items():
+            required |= dict.fromkeys(constraint.names, f"the constraint {constraint.text!r} names")
+        for index, epoch in enumerate(epochs):
+            for name, why in required.items():
                 if name not in epoch.metrics:
-                    hint = self._backquotes(name, epoch) or guess(name, epoch.metrics)
-                    reported = ", ".join(epoch.metrics) or "none"
-                    told = (
-                        f"in epoch {epoch.epoch} of trial {epoch.trial}, {self._spec.trainable} reports no metric "
-                        f"{name!r}, which {what}; it reports {reported}{hint and f'; {hint}'}"
-                    )
-                    return epochs[:place], structs.replace(
-                        trial.end(Status.FAILED, told, facts), error=told, incompatible=True
-                    )
+                    told = self._describe_missing_metric(name, why, epoch)
+                    end = trial.end(Status.FAILED, told, facts)
+                    return epochs[:index], structs.replace(end, error=told, incompatible=True)
         return epochs, None
 
-    def _backquotes(self, name: str, epoch: EpochReported) -> str:
+    def _describe_missing_metric(self, name: str, why: str, epoch: EpochReported) -> str:
+        """Return a message that an epoch lacks the required metric ``name``, with a hint if there is one.
+
+        ``why`` ends the clause "which ...", such as ``is the sweep's``.
+        """
+        hint = self._suggest_backquotes(name, epoch) or guess(name, epoch.metrics)
+        reported = ", ".join(epoch.metrics) or "none"
+        return (
+            f"in epoch {epoch.epoch} of trial {epoch.trial}, {self._spec.trainable} reports no metric "
+            f"{name!r}, which {why}; it reports {reported}{hint and f'; {hint}'}"
+        )
+
+    def _suggest_backquotes(self, name: str, epoch: EpochReported) -> str:
         """Return a hint if a constraint must write a metric such as ``val/loss`` in backquotes; else "".
 
-        ``name`` is a name in the constraint, as it was read, that the epoch does not report.
+        ``name`` is a name in the constraint, as it was read, that the epoch does not report. The hint names the first
+        metric of the epoch that contains ``name`` and stands in such a constraint.
         """
-        texts = []
+        constraints_with_name = []
         for one in self._spec.constraints:
             if name in one.names:
-                texts.append(one.text)
+                constraints_with_name.append(one.text)
         for metric in epoch.metrics:
             # val/loss without backquotes was read as val divided by loss, so the name is a part of the metric's
-            if name in metric and any(metric in text for text in texts):
+            if name in metric and any(metric in text for text in constraints_with_name):
                 return f"put a name such as {metric} in backquotes: `{metric}`"
         return ""
 
@@ -404,54 +421,65 @@ class AuxiliaryTrials:
         self._terms = terms
         self._ledger = ledger
         self._numbering = numbering
-        self._baseline = 0  # number of baseline trials that have begun
+        self._baseline_begun = 0  # number of baseline trials that have begun
         self.confirmed = 0
         """Number of confirmation trials that have begun."""
-        self._highest = -1
+        self._highest_number = -1  # of the trials that have begun, in the log
         # cached state of the confirmation; None if trials began or ended since
         self._race: Race | None = None
 
     def observe(self, change: Change) -> None:
-        """Update the counts with a change of the log."""
+        """Count a trial that a change of the log has started, and note whether the confirmation must be computed again.
+
+        All changes count for that, except of sessions, reports of epochs, and printed output.
+        """
         if isinstance(change, Started):
             trial = change.trial
-            self._highest = max(self._highest, trial.number)
-            self._baseline += trial.role is Role.BASELINE
-            self.confirmed += trial.role is Role.CONFIRM
+            self._highest_number = max(self._highest_number, trial.number)
+            if trial.role is Role.BASELINE:
+                self._baseline_begun += 1
+            elif trial.role is Role.CONFIRM:
+                self.confirmed += 1
         if not isinstance(change, SessionChange | Reported | Printed):
-            self._race = None
+            self._race = None  # `race` computes it again
 
     def contains(self, trial: int) -> bool:
         """Return whether a trial, which must have started, is of the baseline or the confirmation.
 
-        No rule and no target ends such a trial early.
+        ``trial`` is its number in the log. No rule and no target ends such a trial early. Raises KeyError if it has not
+        started.
         """
         return self._ledger.trials[trial].place is None
 
     def start_search_trial(
         self, place: int, params: Params, parent: Copied | None = None
     ) -> TrialStarted:
-        """Return the event that starts trial ``place`` of the search; the caller logs it.
+        """Return the event, to be logged, that starts a trial of the search now.
 
-        Once the confirmation has begun, its number in the log is the one after the highest so far. With ``parent``, the
-        trial begins as a copy of that trial.
+        ``place`` is its number within the search, from 0, which determines its number in the log; once the confirmation
+        has begun, that is the one after the highest so far. With ``parent``, the trial begins as a copy of that trial
+        at its epoch.
         """
         if self.confirmed:  # trials of the confirmation may have the numbers that would follow
-            number = self._highest + 1
+            number = self._highest_number + 1
         else:
             number = self._numbering.number_search(place)
         within = self._numbering.find(place).within
         return self._terms.start(within, params, number, place=place, parent=parent)
 
     def start_baseline_trial(self) -> TrialStarted | None:
-        """Return the event, to be logged, that starts the next baseline trial; None if there is none left to start."""
-        if self._spec.baseline is None or self._baseline >= self._spec.baseline_trials:
+        """Return the event, to be logged, that starts the next baseline trial; None if there is none left to start.
+
+        Once the confirmation has begun, its number in the log is the one after the highest so far.
+        """
+        begun = self._baseline_begun
+        if self._spec.baseline is None or begun >= self._spec.baseline_trials:
             return None
-        if self.confirmed:
-            number = self._highest + 1
+        if self.confirmed:  # trials of the confirmation may have the numbers that would follow
+            number = self._highest_number + 1
         else:
-            number = self._numbering.number_baseline(self._baseline)
-        return self._terms.start(self._baseline, self._spec.baseline, number, Role.BASELINE)
+            number = self._numbering.number_baseline(begun)
+        return self._terms.start(begun, self._spec.baseline, number, Role.BASELINE)
 
     def start_confirmation_trial(self) -> TrialStarted | None:
         """Return the event, to be logged, that starts the next trial of the confirmation; None if there is none now.
@@ -463,7 +491,7 @@ class AuxiliaryTrials:
             return None
         params, repeat, fold = wanted[0]
         within = repeat * (self._spec.folds or 1) + (fold or 0)
-        return self._terms.start(within, params, self._highest + 1, Role.CONFIRM)
+        return self._terms.start(within, params, self._highest_number + 1, Role.CONFIRM)
 
     def change(self, spec: Spec, terms: Terms, numbering: Numbering) -> None:
         """Use a changed sweep file, with its terms and its numbering of trials, from now on."""
@@ -471,9 +499,10 @@ class AuxiliaryTrials:
         self._race = None
 
     def is_complete(self, total: int | None) -> bool:
-        """Return whether all trials and the confirmation have ended; False if the number of trials is unknown.
+        """Return whether all trials and the confirmation, if there is one, have ended.
 
-        ``total`` is the number of trials of the search and the baseline, None if unknown.
+        ``total`` is the number of trials of the search and the baseline. False if it is None, which means unknown, if
+        fewer have begun, or if any trial is interrupted.
         """
         if total is None:
             return False
@@ -523,11 +552,11 @@ class Upcoming:
         self._searcher = searcher
         self._cap = cap
         self._is_added = is_added
-        self._first = 0  # all trials before this one have started
-        self._beyond: set[int] = set()  # later trials that have started as well
+        self._first_unstarted = 0  # all trials before this one have started
+        self._started_beyond: set[int] = set()  # later trials that have started as well
         self.exhausted = False  # the searcher has no more trials
-        self._waiting: dict[int, Params] = {}  # parameters of the next trials, as far as suggested
-        # worker and structure of each running trial
+        self._suggested: dict[int, Params] = {}  # parameters of the next trials, as far as suggested
+        # worker and structure of each running trial, by its number in the log
         self._running: dict[int, tuple[str, str | None]] = {}
         self._held: dict[str, list[str]] = {}  # structures by worker, the most recently used last
 
@@ -537,7 +566,7 @@ class Upcoming:
 
     def forget(self) -> None:
         """Discard the suggestions for trials that have not started, so that the searcher is asked again."""
-        self._waiting.clear()
+        self._suggested.clear()
         self.exhausted = False
 
     def replace_searcher(self, searcher: Searcher, first: int) -> None:
@@ -547,33 +576,39 @@ class Upcoming:
         the same numbers, so next for trial ``first``.
         """
         self._searcher = searcher
-        self._first = first
-        self._beyond.clear()
+        self._first_unstarted = first
+        self._started_beyond.clear()
         self.forget()
 
     def record_start(self, trial: int) -> None:
         """Record that the trial with this number within the search has started, in this session or before."""
-        self._waiting.pop(trial, None)
-        if trial >= self._first:  # otherwise it was already marked
-            self._beyond.add(trial)
-        while self._first in self._beyond:
-            self._beyond.remove(self._first)
-            self._first += 1
+        self._suggested.pop(trial, None)
+        if trial >= self._first_unstarted:  # otherwise it was recorded already
+            self._started_beyond.add(trial)
+        while self._first_unstarted in self._started_beyond:
+            self._started_beyond.remove(self._first_unstarted)
+            self._first_unstarted += 1
 
     def record_structures(self, trial: int, progress: Progress) -> None:
         """Record by a worker's step which compiled structures the worker holds; ``trial`` is a number in the log.
 
-        A trial's later step may report a different structure, which then replaces the earlier one. A worker that must
-        not be used again (``spoilt``) holds none.
+        The trial counts as running. A trial's later step may report a different structure, which then replaces the
+        earlier one; a step without one leaves it. Only the most recently used structures are kept, as many as the step
+        says that the worker holds. A worker that must not be used again (``spoilt``) holds none, and the trial does not
+        count as running.
         """
-        _, before = self._running.get(trial, ("", None))
+        _, before = self._running.get(trial, ("", None))  # worker, structure
         structure = progress.facts.structure or before
         self._running[trial] = progress.worker, structure
         if structure is not None:
-            held = self._held.setdefault(progress.worker, [])
-            held[:] = [*(other for other in held if other not in (before, structure)), structure]
+            held = []  # the most recently used structure comes last
+            for other in self._held.get(progress.worker, []):
+                if other not in (before, structure):
+                    held.append(other)
+            held.append(structure)
             if progress.facts.structures:  # the worker has dropped the least recently used ones
-                del held[: -progress.facts.structures]
+                held = held[-progress.facts.structures :]
+            self._held[progress.worker] = held
         if progress.spoilt is not None:
             self.forget_lost_worker(trial)
 
@@ -589,14 +624,14 @@ class Upcoming:
 
         Does nothing for a trial that is not running.
         """
-        worker, _ = self._running.pop(trial, ("", None))
+        worker, _ = self._running.pop(trial, ("", None))  # "" if it is not running, which no worker is called
         self._held.pop(worker, None)
 
     def find_next(self) -> tuple[int, Params] | None:
         """Return (number within the search, parameters) of the first trial that has not started.
 
-        The searcher is asked for the parameters if it was not asked before. None if there is no such trial to start
-        now: the limit on trials is reached, or the searcher has none now (then `exhausted` may be set).
+        The searcher is asked for the parameters, if its earlier answer was not kept. None if there is no such trial to
+        start now: the limit on trials is reached, or the searcher has none now (then `exhausted` may be set).
         """
         return next(self._iterate_waiting(), None)
 
@@ -608,19 +643,19 @@ class Upcoming:
         If the first one is an added configuration, it is returned whatever its structure.
         """
         first = self.find_next()
-        # a searcher whose suggestions depend on events has its trials started in order
-        if (
-            first is None
-            or not self._held
-            or not self._searcher.foresees
-            or self._is_added(first[1])
-        ):
+        if first is None:
+            return None
+        _, params_of_first = first
+        # a searcher whose suggestions depend on events (it does not foresee them) has its trials started in order
+        in_order = not self._searcher.foresees or self._is_added(params_of_first)
+        if in_order or not self._held:  # no worker holds a structure yet
             return first
-        own = self._held.get(worker, [])
-        others = {
-            structure for name, held in self._held.items() if name != worker for structure in held
-        }
-        unheld: tuple[int, Params] | None = None
+        own = self._held.get(worker, [])  # structures of this worker
+        others: set[str] = set()  # and of all others
+        for name, held in self._held.items():
+            if name != worker:
+                others.update(held)
+        unheld: tuple[int, Params] | None = None  # the first trial whose structure no other worker holds
         for trial, params in self._iterate_waiting():
             if any(fits_structure(params, structure) for structure in own):
                 return trial, params
@@ -636,10 +671,11 @@ class Upcoming:
         Ends at the limit on trials, `LOOK_AHEAD` numbers beyond the first one, or if the searcher has no further trial
         now.
         """
-        for trial in count(self._first):
-            if (self._cap is not None and trial >= self._cap) or trial > self._first + LOOK_AHEAD:
+        for trial in count(self._first_unstarted):
+            is_over_cap = self._cap is not None and trial >= self._cap
+            if is_over_cap or trial > self._first_unstarted + LOOK_AHEAD:
                 return
-            if trial in self._beyond:
+            if trial in self._started_beyond:
                 continue
             params = self._suggest(trial)
             if params is None:
@@ -650,21 +686,20 @@ class Upcoming:
         """Return the parameters of a trial; None if the searcher has none for it now.
 
         Then also set `exhausted`, unless a population may suggest more later. The searcher is not asked again once
-        `exhausted` is set, nor for a trial whose suggestion is remembered.
+        `exhausted` is set, nor for a trial whose suggestion is remembered, as all are that do not depend on events.
         """
-        if trial in self._waiting:
-            return self._waiting[trial]
+        if trial in self._suggested:
+            return self._suggested[trial]
         if self.exhausted:
             params = None
         else:
             params = self._searcher.suggest(trial)
         if params is None:
-            # Exhausted for good, unless the population may suggest more after trials that are running.
-            self.exhausted = not (
-                isinstance(self._searcher, CopyingSearcher) and self._searcher.waits
-            )
-        elif self._searcher.foresees:
-            self._waiting[trial] = params
+            # a population may suggest more after trials that are running; others are exhausted for good
+            may_continue = isinstance(self._searcher, CopyingSearcher) and self._searcher.waits
+            self.exhausted = not may_continue
+        elif self._searcher.foresees:  # the suggestion does not depend on events
+            self._suggested[trial] = params
         return params
 
 
@@ -710,16 +745,19 @@ class Pauses:
         self._positions: dict[int, int] = {}
 
     def open(self, state: TrialState, epochs: int) -> OpenTrial:
-        """Return a new open trial of the search of ``epochs`` epochs, with the epochs at which its rule decides."""
+        """Return a new open trial of the search of ``epochs`` epochs, with the epochs at which its rule decides.
+
+        It waits for a worker, and is not added to the open trials that this object knows.
+        """
         return OpenTrial(
             state, epochs, self._deciding.decision_epochs(epochs), may_pause=self._rule is not None
         )
 
     def explain_pause(self, trial: OpenTrial) -> str | None:
-        """Return why a trial must pause after its last epoch, in words for users; None if it may continue.
+        """Return why a trial must pause after its last reported epoch, in words for users; None if it may continue.
 
         A trial may continue, whatever its rule says, if it is not of the search, or if that epoch has reached none of
-        its decision epochs.
+        its decision epochs. Nothing pauses without a rule that pauses.
         """
         place = trial.state.place
         if self._rule is None or place is None or not trial.decided:
@@ -728,14 +766,20 @@ class Pauses:
         return None if why is None else self._reword(why)
 
     def make_pause(self, trial: OpenTrial, facts: Facts) -> TrialEnded | None:
-        """Return the event, to be logged, that interrupts a trial because it must pause now; None if it need not."""
+        """Return the event, to be logged, that interrupts a trial because it must pause now; None if it need not.
+
+        ``facts`` are put into the event.
+        """
         why = self.explain_pause(trial)
         if not why:
             return None
         return structs.replace(trial.end(Status.INTERRUPTED, PAUSES + why, facts), waits=True)
 
     def record(self, trial: int, *, paused: bool) -> None:
-        """Record that a trial pauses, as the last one in the order of pauses, or that it does not pause any more."""
+        """Record that a trial pauses, as the last one in the order of pauses, or that it does not pause any more.
+
+        ``trial`` is its number in the log. A trial that does not pause any more need not have paused.
+        """
         if paused:
             self._count += 1
             self._positions[trial] = self._count
@@ -750,13 +794,16 @@ class Pauses:
         return self._positions.get(trial, 0)
 
     def find_ready(self, again: Iterable[int]) -> int | None:
-        """Return the first of the open trials ``again`` that its rule lets train now; None if there is none."""
+        """Return the first of the open trials ``again``, by their numbers, that its rule lets train now; None if none.
+
+        Raises KeyError if one of those before it is not open.
+        """
         return next((trial for trial in again if not self.explain_pause(self._trials[trial])), None)
 
     def find_last(self) -> int | None:
-        """Return the paused trial to resume although its rule holds it, since nothing else is left to train.
+        """Return the number of the paused trial to resume although its rule holds it, since nothing else is left.
 
-        Return None if no trial is paused, or if the rule does not want any of them resumed.
+        Call it only then. Return None if no trial is paused, or if the rule does not want any of them resumed.
         """
         place = self._rule.last() if self._rule else None
         if place is None:
@@ -769,12 +816,11 @@ class Pauses:
         """Return the events, to be logged, that end the paused trials that their rule gives up, as pruned.
 
         ``rest`` says that nothing is running and `find_last` has returned None, so that no paused trial can resume (see
-        `Pausing`).
+        `Pausing`). Trials that are not open any more are left out.
         """
-        if self._rule:
-            reasons = self._rule.dropped(rest=rest)
-        else:
-            reasons = {}
+        if self._rule is None:
+            return []
+        reasons = self._rule.dropped(rest=rest)  # by number within the search
         if not reasons:
             return []
         trials_by_place = {}
@@ -784,6 +830,6 @@ class Pauses:
         for place, reason in reasons.items():
             if place in trials_by_place:
                 end = trials_by_place[place].end(Status.PRUNED, self._reword(reason), Facts())
-                # it was paused until the search was over
+                # with ``rest``, it was paused until the search was over
                 ends.append(structs.replace(end, waits=rest))
         return ends
