@@ -63,12 +63,14 @@ The objective has the other objectives of the sweep as its ``others``.
 def describe_reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: float) -> str:
     """Return why a trial is pruned, such as ``asha: val_accuracy 0.61 at epoch 3 below the cutoff 0.88``.
 
-    ``rule`` is the name of the rule. ``loss`` and ``cutoff`` are losses, of which lower is better; the text has the
-    metric's values. If ``loss`` encodes violated constraints, the text says that these are not met instead.
+    ``rule`` is the name of the rule. ``loss`` and ``cutoff`` are losses, of which lower is better, and the trial's is
+    above the cutoff; the text has the metric's values. If ``loss`` encodes violated constraints (`INFEASIBLE`), the
+    text says that these are not met instead, and has no value.
     """
-    side = "below" if objective.maximize else "above"
     if loss >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}, and nearer to it by others"
+    # of the cutoff the trial is; a high loss is a low value of a metric that is maximized
+    side = "below" if objective.maximize else "above"
     value = objective.from_loss(loss)
     bound = objective.from_loss(cutoff)
     return f"{rule}: {objective.name} {value:.6g} at epoch {epoch} {side} the cutoff {bound:.6g}"

@@ -48,14 +48,15 @@ class RankHeaps:
 
     def add(self, number: float) -> None:
         """Add a number, and move numbers over the rank so that as many lie below it as ``below`` says."""
+        # `_low` has the numbers below the rank, negated, so that the heap's first is the largest of them
         if self._low and number < -self._low[0]:
             heappush(self._low, -number)
         else:
             heappush(self._high, number)
-        below = self._below(len(self))
-        while len(self._low) > below:
+        count_below = self._below(len(self))
+        while len(self._low) > count_below:
             heappush(self._high, -heappop(self._low))
-        while len(self._low) < below:
+        while len(self._low) < count_below:
             heappush(self._low, -heappop(self._high))
 
     @property
@@ -99,7 +100,8 @@ class _Stopping(RungScheduler, Generic[R]):
     def observe(self, event: Event) -> str | None:
         """Return why a trial stops, if it does after the epoch that this event reports; None if it goes on.
 
-        At the last epoch of a trial that is shorter than the longest ones, nothing is decided or recorded.
+        None for all other events, of which only starts and ends are recorded. At the last epoch of a trial that is
+        shorter than the longest ones, nothing is decided or recorded.
         """
         self.lengths.observe(event)
         if isinstance(event, EpochReported) and not self.lengths.ends_short_trial(event):
@@ -133,17 +135,20 @@ class AshaScheduler(_Stopping[Asha]):
 
         It stops if its loss is above the quantile 1/eta of the losses of the trials that reached the rung before it;
         the first one goes on. Only a report with a finite loss at a rung of the trial's bracket is judged and recorded.
+        Later reports of a trial that was stopped are ignored.
         """
         if report.trial in self._stopped:
             return None
         loss = self._objective.constrained_loss(report.metrics)
-        rung = self._rungs[self.bracket(report.trial)].get(report.epoch)
-        if loss is None or rung is None:
+        rungs = self._rungs[self.bracket(report.trial)]
+        rung = rungs.get(report.epoch)
+        if loss is None or rung is None:  # no finite loss, or no rung at this epoch
             return None
+        score = -loss  # larger is better
         # before the trial's own score is added: it is compared with those before it
         cutoff = rung.cutoff()
-        rung.scores.add(-loss)
-        if cutoff is None or -loss >= cutoff:
+        rung.scores.add(score)
+        if cutoff is None or score >= cutoff:
             return None
         self._stopped.add(report.trial)
         return describe_reason(self._rule.type, self._objective, loss, report.epoch, -cutoff)
@@ -151,7 +156,8 @@ class AshaScheduler(_Stopping[Asha]):
     def bracket(self, trial: int) -> int:
         """Return the index of a trial's bracket, from 0: drawn at random with the trial's number as the seed.
 
-        The draw is weighted by the probabilities of `_compute_bracket_shares`.
+        The draw is weighted by the probabilities of `_compute_bracket_shares`. Repeated calls return the same. With one
+        bracket, return 0.
         """
         if len(self._rungs) == 1:
             return 0
@@ -171,14 +177,15 @@ class _Rung:
         self.scores = RankHeaps(lambda count: math.floor((count - 1) * self._quantile) + 1)
 
     def cutoff(self) -> float | None:
-        """Return the quantile of the scores; None if there are none."""
+        """Return the quantile 1 - 1/eta of the scores so far, interpolated linearly; None if there are none."""
+        # the quantile lies between the scores on both sides of its position
         low = self.scores.largest_below
         high = self.scores.smallest_above
         if low is None or high is None:  # a single score counts as below, and is the cutoff
             return low
-        index = (len(self.scores) - 1) * self._quantile
+        index = (len(self.scores) - 1) * self._quantile  # in sorted order, from 0
         part = index - math.floor(index)
-        # from the nearer one, as in NumPy, so that both round alike
+        # interpolated from the nearer one, as in NumPy, so that both round alike
         if part < 0.5:
             return low + (high - low) * part
         return high - (high - low) * (1 - part)
@@ -194,15 +201,15 @@ def _draw_bracket(trial: int, shares: tuple[float, ...]) -> int:
 def _compute_bracket_shares(rule: Asha, epochs: int) -> tuple[float, ...]:
     """Return the probability of each bracket, which is proportional to the exponential of its number of rungs.
 
-    A rung at the last epoch is included, although nothing is decided there. Without ``max_iter``, that is the last of
-    ``epochs``.
+    A rung at the last epoch is included, although nothing is decided there. The last epoch is ``rule.max_iter`` or, if
+    that is not set or larger, ``epochs``. Each bracket has one rung less than the one before.
     """
-    # or log(243) / log(3) is 4.9999...
-    last = max(min(rule.max_iter or epochs, epochs), rule.min_iter) * (1 + 1e-9)
-    rungs = math.log(last / rule.min_iter) / math.log(rule.eta)
+    last = max(min(rule.max_iter or epochs, epochs), rule.min_iter)
+    last_above = last * (1 + 1e-9)  # a little more, as log(243) / log(3) is 4.9999...
+    factors_of_eta = math.log(last_above / rule.min_iter) / math.log(rule.eta)
     weights = []
     for bracket in range(rule.brackets):
-        rungs_of_bracket = max(int(rungs - bracket + 1), 0)
+        rungs_of_bracket = max(int(factors_of_eta - bracket + 1), 0)
         weights.append(math.exp(rungs_of_bracket))
     total = sum(weights)
     return tuple(weight / total for weight in weights)
@@ -285,9 +292,10 @@ class MedianScheduler(_Stopping[Median]):
     def _judge(self, report: EpochReported) -> str | None:
         """Return why a trial stops after the epoch that it has reported; None if it continues.
 
-        It stops if its best loss so far is above the median of the running means of the losses that other trials had at
-        this epoch. Nothing is decided before the first decision epoch, at the last epoch, or if fewer than
-        `Median.min_trials` others have come to this epoch. Reports without a finite loss are ignored.
+        It stops if its best loss so far is above the median of the running means of the other trials at this epoch. A
+        running mean is that of a trial's losses from the first decision epoch to this one. Nothing is decided before
+        the first decision epoch, at the last epoch, or if fewer than `Median.min_trials` others have come to this
+        epoch. Reports without a finite loss, and of a trial that was stopped, are ignored.
         """
         if report.trial in self._stopped:
             return None
@@ -313,9 +321,9 @@ class MedianScheduler(_Stopping[Median]):
     def _update_mean(self, run: _TrialState, epoch: int, loss: float) -> None:
         """Include the loss of a decision epoch in the mean of the trial ``run``, and add its mean there to `_means`.
 
-        At decision epochs since its last one, at which the trial had no objective, its mean of then is added.
+        If the trial had no finite loss at decision epochs since its last one, its mean until then is added at these.
         """
-        if run.count:
+        if run.count:  # it has been at a decision epoch, `run.last`, before
             # the rule decides at every epoch from the first one on, so there are means for all of these
             for missed in range(run.last + 1, epoch):
                 self._means[missed].add(run.mean)
@@ -331,7 +339,11 @@ def _count_below_median(count: int) -> int:
 
 
 def _compute_median(means: RankHeaps) -> float | None:
-    """Return the median of the numbers in ``means``, which are divided at it; None if there are none."""
+    """Return the median of the numbers in ``means``, which are divided at it; None if there are none.
+
+    ``means`` must have been made with `_count_below_median`.
+    """
+    # of an odd count, the middle number is the smallest that is not below
     if means.largest_below is None or means.smallest_above is None or len(means) % 2:
         return means.smallest_above
     return (means.largest_below + means.smallest_above) / 2
@@ -346,17 +358,18 @@ def build_scheduler(
 ) -> Scheduler:
     """Return the scheduler of a rule, for trials of at most ``epochs`` epochs that are compared by an objective.
 
-    The scheduler is a `Scheduler`, or a `Pausing` one if the rule pauses trials. ``own`` is the callable that a user's
-    own rule (`Own`) names; it is called with the objective and the epochs. ``default_epochs`` are the epochs of a trial
-    without a parameter ``epochs``; None if they are ``epochs``. Raises ValueError if a user's own rule comes without
-    ``own``, or if there are several objectives and the rule compares trials by one only.
+    The scheduler is a `Scheduler`, or also a `Pausing` one if the rule pauses trials. ``own`` is the callable that a
+    user's own rule (`Own`) names; it is called with the objective and the epochs. ``default_epochs`` are the epochs of
+    a trial without a parameter ``epochs``; None if they are ``epochs``. A user's own scheduler does not get them.
+    Raises ValueError if a user's own rule comes without ``own``, or if ``objective`` has `others` and the rule compares
+    trials by one objective only.
     """
     if isinstance(rule, Own):
         if own is None:
             raise ValueError(f"{rule.target} is not loaded")
         return own(objective, epochs)
     if objective.others:
-        target = rule.scheduler_of_several
+        target = rule.scheduler_of_several  # "" if there is none
     else:
         target = rule.scheduler
     if not target:

@@ -21,7 +21,10 @@ class TrialLengths:
         self._epochs: dict[int, int] = {}  # of each shorter trial that has not ended
 
     def observe(self, event: Event) -> None:
-        """Record the length of a trial that starts, and forget that of one that has ended and was not interrupted."""
+        """Record the length of a trial that starts, and forget that of one that has ended and was not interrupted.
+
+        Only trials that are shorter than the longest ones are recorded. All other events are ignored.
+        """
         match event:
             case TrialStarted(trial=trial, params=params):
                 epochs = trial_epochs(params, self.default_epochs)
@@ -33,13 +36,16 @@ class TrialLengths:
                 pass
 
     def ends_short_trial(self, report: EpochReported) -> bool:
-        """Return whether a report is that of the last epoch of a trial that is shorter than the longest ones."""
+        """Return whether a report is that of the last epoch of a trial that is shorter than the longest ones.
+
+        False for a trial whose start was not observed, or whose end was.
+        """
         return self._epochs.get(report.trial) == report.epoch
 
     def trains_beyond(self, trial: int, epoch: int) -> bool:
-        """Return whether a trial that has not ended trains beyond ``epoch``.
+        """Return whether a trial that has not ended is longer than ``epoch`` epochs.
 
-        ``epoch`` must be less than the length of the longest trials.
+        ``epoch`` must be less than the length of the longest trials. True for a trial whose start was not observed.
         """
         return self._epochs.get(trial, self._max_epochs) > epoch
 

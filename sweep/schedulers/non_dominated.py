@@ -31,12 +31,18 @@ Points: TypeAlias = NDArray[np.float64]
 
 
 def find_dominating(points: Points, losses: Losses) -> NDArray[np.bool_]:
-    """Return a mask of the points that dominate ``losses``: higher in no objective and lower in at least one."""
+    """Return which of the points dominate ``losses``: higher in no objective and lower in at least one.
+
+    The result has a boolean for each point. Equal points do not dominate each other.
+    """
     return np.asarray((points <= losses).all(axis=1) & (points < losses).any(axis=1))
 
 
 def find_dominated(points: Points, losses: Losses) -> NDArray[np.bool_]:
-    """Return a mask of the points that ``losses`` dominates: lower in no objective and higher in at least one."""
+    """Return which of the points ``losses`` dominates: lower in no objective and higher in at least one.
+
+    The result has a boolean for each point.
+    """
     return np.asarray((points >= losses).all(axis=1) & (points > losses).any(axis=1))
 
 
@@ -63,30 +69,31 @@ class NonDominatedOrder:
         before.
         """
         self._losses[trial] = losses
-        place = 0  # becomes the first front of which no trial dominates the new one
+        index = 0  # becomes that of the first front of which no trial dominates the new one
         while (
-            place < len(self._fronts)
-            and find_dominating(self._get_losses(self._fronts[place]), losses).any()
+            index < len(self._fronts)
+            and find_dominating(self._get_losses(self._fronts[index]), losses).any()
         ):
-            place += 1
+            index += 1
+        # put the new trial into this front, those that it dominates there into the next one, and so on
         moved = [trial]
         while moved:
-            if place == len(self._fronts):
+            if index == len(self._fronts):
                 self._fronts.append(moved)
                 return
-            front = self._fronts[place]
-            is_pushed = np.zeros(len(front), bool)
+            front = self._fronts[index]
+            is_dominated = np.zeros(len(front), bool)
             for one in moved:
-                is_pushed |= find_dominated(self._get_losses(front), self._losses[one])
-            pushed = []
-            for other, is_out in zip(front, is_pushed, strict=True):
+                is_dominated |= find_dominated(self._get_losses(front), self._losses[one])
+            staying, pushed = [], []
+            for other, is_out in zip(front, is_dominated, strict=True):
                 if is_out:
                     pushed.append(other)
-            self._fronts[place] = [
-                other for other, is_out in zip(front, is_pushed, strict=True) if not is_out
-            ] + moved
+                else:
+                    staying.append(other)
+            self._fronts[index] = staying + moved
             moved = pushed
-            place += 1
+            index += 1
 
     def get_front(self, trial: int) -> int:
         """Return the number of the front that contains a trial; the first front, the best one, is 1.
@@ -116,19 +123,21 @@ class NonDominatedOrder:
         """Return ``count`` trials of a front that are far from each other, or all if there are fewer.
 
         The first is the best in the first objective; each of the others is the one that is farthest from those chosen
-        before it, by losses scaled to the range from 0 to 1. ``front`` must not be empty, and ``count`` is at least 1.
+        before it, by losses scaled to the range from 0 to 1. Of equal ones, the one with the better first objective
+        comes first. ``front`` must not be empty, and ``count`` is at least 1.
         """
-        rest = sorted(front, key=lambda trial: (self._losses[trial], trial))
-        points = self._scale_losses(rest)
-        chosen = [0]
+        trials = sorted(front, key=lambda trial: (self._losses[trial], trial))
+        points = self._scale_losses(trials)
+        chosen = [0]  # indices of trials
+        # of each trial from the nearest of the chosen ones
         distances = np.linalg.norm(points - points[0], axis=1)
-        while len(chosen) < min(count, len(rest)):
+        while len(chosen) < min(count, len(trials)):
             # those chosen are not chosen again, even if all others are equal to them
             distances[chosen] = -1.0
             farthest = int(np.argmax(distances))
             chosen.append(farthest)
             distances = np.minimum(distances, np.linalg.norm(points - points[farthest], axis=1))
-        return [rest[place] for place in chosen]
+        return [trials[index] for index in chosen]
 
     def _scale_losses(self, trials: Sequence[int]) -> Points:
         """Return the losses of trials, scaled to the range from 0 to 1 in each objective.
@@ -161,7 +170,8 @@ def describe_losses(rule: str, objective: Objective, losses: Losses, epoch: int)
 def describe_rank(order: NonDominatedOrder, trial: int, room: int) -> str:
     """Return the rank of a trial that is not among the best ``room``, as text for the reason why it ends.
 
-    For example: ``in front 4, and not among the best 3 of 9 by non-dominated rank``.
+    For example: ``in front 4, and not among the best 3 of 9 by non-dominated rank``. That it is not among them is not
+    checked. Raises StopIteration if the trial was not added to ``order``.
     """
     return f"in front {order.get_front(trial)}, and not among the best {room} of {len(order)} by non-dominated rank"
 
@@ -183,11 +193,12 @@ class NonDominatedAshaScheduler(AshaScheduler):
         if report.trial in self._stopped:
             return None
         losses = self._objective.constrained_losses(report.metrics)
+        # of the trials of this bracket that have reached the rung at this epoch
         order = self._orders[self.bracket(report.trial)].get(report.epoch)
-        if losses is None or order is None:
+        if losses is None or order is None:  # an objective has no finite value, or there is no rung
             return None
         order.add(report.trial, losses)
-        room = math.ceil(len(order) / self._rule.eta)
+        room = math.ceil(len(order) / self._rule.eta)  # how many of them go on
         if report.trial in order.list_best(room):
             return None
         self._stopped.add(report.trial)
@@ -220,7 +231,8 @@ class NonDominatedPromotionScheduler(PausingScheduler):
     def observe(self, event: Event) -> None:
         if isinstance(event, EpochReported):
             losses = self._objective.constrained_losses(event.metrics)
-            # the base class looks at the first objective only, and would decide by that
+            # an objective has no finite value: nothing is decided, only that the trial has trained on is recorded; the
+            # base class looks at the first objective only, and would decide by that
             if losses is None:
                 self._record_resumption(event)
                 return
@@ -247,14 +259,14 @@ class NonDominatedPromotionScheduler(PausingScheduler):
         return dropped
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
-        if epoch not in self._orders:
+        if epoch not in self._orders:  # it is no rung
             return
         self._pause(trial, epoch, loss)
         order = self._orders[epoch]
         order.add(trial, self._last_losses[trial])
-        room = count_parts(len(order), self._eta)
+        room = count_parts(len(order), self._eta)  # how many may go on from this rung
         for one in order.list_best(room):
-            if self._capped and self._promoted[epoch] >= room:
+            if self._capped and self._promoted[epoch] >= room:  # as many have gone on already
                 return
             if self._is_eligible(one, epoch):
                 del self._paused[one]
@@ -263,13 +275,14 @@ class NonDominatedPromotionScheduler(PausingScheduler):
     def _is_eligible(self, trial: int, epoch: int) -> bool:
         """Return whether a trial is paused at the rung of this epoch and meets the constraints."""
         pause = self._paused.get(trial)
+        # losses from `INFEASIBLE` on encode violated constraints
         return pause is not None and pause.epoch == epoch and pause.loss < INFEASIBLE
 
     def _explain_end(self, trial: int, epoch: int) -> str:
-        """Return why a trial that is paused at the rung of this epoch will never continue, in one line."""
+        """Return why a trial that is paused at the rung of this epoch will never continue, in one line for the user."""
         order = self._orders[epoch]
         where = describe_losses(self._kind, self._objective, self._last_losses[trial], epoch)
-        room = count_parts(len(order), self._eta)
+        room = count_parts(len(order), self._eta)  # how many may go on from this rung
         if not room:
             return f"{where}, from where too few came for one to go on"
         return f"{where}, {describe_rank(order, trial, room)}"

@@ -60,9 +60,9 @@ class PausingScheduler(RungScheduler):
         self._rungs = tuple(rungs)
         self._paused: dict[int, _Pause] = {}  # paused trials
         # of trials with minutes that have not ended, the used share of the budget at their last reports
-        self._shares: dict[int, float] = {}
+        self._used_shares: dict[int, float] = {}
         # losses of trials that have not ended, at their last epochs
-        self._lasts: dict[int, float] = {}
+        self._last_loss: dict[int, float] = {}
         self._best: float | None = None  # the lowest loss of those that completed
         self._completed = 0
         self._completed_beyond = 0  # of these, the trials that trained beyond the last rung
@@ -76,30 +76,36 @@ class PausingScheduler(RungScheduler):
                 self._record_resumption(event)
                 loss = self._objective.constrained_loss(event.metrics)
                 if loss is not None:
-                    self._lasts[trial] = loss
+                    self._last_loss[trial] = loss
                     if not self.lengths.ends_short_trial(event):
                         self._process_epoch(trial, epoch, loss)
             case TrialEnded(trial=trial, status=status) if status is not Status.INTERRUPTED:
                 self._paused.pop(trial, None)
-                self._shares.pop(trial, None)
-                loss = self._lasts.pop(trial, None)
+                self._used_shares.pop(trial, None)
+                loss = self._last_loss.pop(trial, None)
                 if status is Status.COMPLETED and loss is not None:
-                    self._completed += 1
-                    self._completed_beyond += self._trains_beyond_rungs(trial)
-                    if self._best is None:
-                        self._best = loss
-                    else:
-                        self._best = min(loss, self._best)
+                    self._count_completed(trial, loss)
                 self._process_end(trial)
             case _:
                 pass
         self.lengths.observe(event)  # last, because it forgets the length of a trial that ends
+
+    def _count_completed(self, trial: int, loss: float) -> None:
+        """Count a trial that has completed, and keep its last loss if it is the lowest so far."""
+        self._completed += 1
+        if self._trains_beyond_rungs(trial):
+            self._completed_beyond += 1
+        if self._best is None:
+            self._best = loss
+        else:
+            self._best = min(loss, self._best)
 
     def holds(self, trial: int) -> str | None:
         pause = self._paused.get(trial)
         return None if pause is None else pause.why
 
     def last(self) -> int | None:
+        # the best at the highest rung; of equal ones, the one with the lowest number
         def order(trial: int) -> tuple[int, float, int]:
             pause = self._paused[trial]
             return -pause.epoch, pause.loss, trial
@@ -117,18 +123,22 @@ class PausingScheduler(RungScheduler):
     def _list_candidates(self) -> list[int]:
         """Return the paused trials of which one resumes when no other trial is left; [] once enough have completed.
 
-        They meet the constraints. If any of them train beyond the last rung, only these are returned.
+        They meet the constraints. If any of them train beyond the last rung, only these are returned, until enough such
+        trials have completed. If none do, all are returned, until enough trials of any length have completed.
         """
         if self._completed_beyond >= self._min_completed:
             return []
+        # losses from `INFEASIBLE` on encode violated constraints
         feasible = [trial for trial, pause in self._paused.items() if pause.loss < INFEASIBLE]
         beyond = [trial for trial in feasible if self._trains_beyond_rungs(trial)]
-        if beyond or self._completed >= self._min_completed:
+        if beyond:
             return beyond
+        if self._completed >= self._min_completed:
+            return []
         return feasible
 
     def _trains_beyond_rungs(self, trial: int) -> bool:
-        """Return whether a trial is long enough to train beyond the last rung."""
+        """Return whether a trial is long enough to train beyond the last rung; True if there are no rungs."""
         return not self._rungs or self.lengths.trains_beyond(trial, self._rungs[-1])
 
     def _record_resumption(self, event: EpochReported) -> None:
@@ -137,15 +147,18 @@ class PausingScheduler(RungScheduler):
         With minutes, one report may be several events, one for each unit (`sweep.progress.UnitReports`), all with the
         same share of the budget. Those after the rung do not say that the trial was resumed.
         """
-        share = get_share(event.measures)
+        share = get_share(event.measures)  # of the budget; None if minutes are not limited
         if share is not None:
-            if self._shares.get(event.trial) == share:
+            if self._used_shares.get(event.trial) == share:  # of the same report as the event before
                 return
-            self._shares[event.trial] = share
+            self._used_shares[event.trial] = share
         self._paused.pop(event.trial, None)
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
-        """Decide after an epoch with a finite loss whether the trial pauses and which paused trials may resume."""
+        """Decide after an epoch with a finite loss whether the trial pauses and which paused trials may resume.
+
+        ``loss`` is above `INFEASIBLE` if the trial violates the constraints.
+        """
         raise NotImplementedError  # each subclass implements it
 
     def _process_end(self, trial: int) -> None:
@@ -157,7 +170,7 @@ class PausingScheduler(RungScheduler):
         )
 
     def _describe_pause(self, pause: _Pause) -> str:
-        """Return why a paused trial never continued, in one line for the user."""
+        """Return why a paused trial, with this pause, will never continue, in one line for the user."""
         raise NotImplementedError  # each subclass implements it
 
 
@@ -182,27 +195,27 @@ class PromotionScheduler(PausingScheduler):
             min_completed,
         )
         self._eta = rule.eta
-        # best first
-        self._scores: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}
+        # by rung, (loss, trial) of all that reached it, best first
+        self._ranking: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}
         # number of trials that have continued from each rung
         self._promoted = dict.fromkeys(self._rungs, 0)
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
-        if epoch not in self._scores:
+        if epoch not in self._ranking:  # it is no rung
             return
         self._pause(trial, epoch, loss)
-        insort(self._scores[epoch], (loss, trial))
+        insort(self._ranking[epoch], (loss, trial))
         if not self._allows_promotion(epoch):
             return
         if self._capped:  # trials among the best may have ended, which leaves room for others
-            places: Iterable[int] = range(self._count_promotable(epoch))
+            ranks: Iterable[int] = range(self._count_promotable(epoch))
         else:  # the new trial, or the last of the best 1/eta, for which it has made room; others were promoted before
-            places = {
-                bisect_left(self._scores[epoch], (loss, trial)),
+            ranks = {
+                bisect_left(self._ranking[epoch], (loss, trial)),
                 self._count_promotable(epoch) - 1,
             }
-        for place in places:
-            self._promote(epoch, place)
+        for rank in ranks:
+            self._promote(epoch, rank)
 
     def _allows_promotion(self, epoch: int) -> bool:
         """Return whether the rule lets trials continue beyond the rung at this epoch; always True in this class."""
@@ -211,9 +224,9 @@ class PromotionScheduler(PausingScheduler):
     def _count_promotable(self, epoch: int) -> int:
         """Return how many trials may continue from the rung at this epoch.
 
-        That is 1/eta of those that reached it, rounded down.
+        That is 1/eta of those that reached it, rounded down. Those that have continued already are included.
         """
-        return count_parts(len(self._scores[epoch]), self._eta)
+        return count_parts(len(self._ranking[epoch]), self._eta)
 
     def _promote(self, epoch: int, rank: int) -> None:
         """Let the trial with this rank (from 0) at a rung resume, if it is paused there and may continue.
@@ -221,12 +234,14 @@ class PromotionScheduler(PausingScheduler):
         Do nothing if the rank is not among the best 1/eta, if the rule is capped and as many have continued already, or
         if the trial does not meet the constraints.
         """
-        if not 0 <= rank < self._count_promotable(epoch) or (
-            self._capped and self._promoted[epoch] >= self._count_promotable(epoch)
-        ):
+        room = self._count_promotable(epoch)
+        if not 0 <= rank < room:
             return
-        _, trial = self._scores[epoch][rank]
+        if self._capped and self._promoted[epoch] >= room:
+            return
+        _, trial = self._ranking[epoch][rank]
         pause = self._paused.get(trial)
+        # without a pause at this rung, the trial has continued already or has ended
         if pause is not None and pause.epoch == epoch and pause.loss < INFEASIBLE:
             del self._paused[trial]
             self._promoted[epoch] += 1
@@ -236,7 +251,7 @@ class PromotionScheduler(PausingScheduler):
         if not room:
             where = describe_standing(self._kind, self._objective, pause.loss, pause.epoch)
             return f"{where}, from where too few came for one to go on"
-        cutoff, _ = self._scores[pause.epoch][room - 1]
+        cutoff, _ = self._ranking[pause.epoch][room - 1]
         return describe_reason(self._kind, self._objective, pause.loss, pause.epoch, cutoff)
 
 
@@ -251,27 +266,24 @@ class PashaScheduler(PromotionScheduler):
 
     def __init__(self, rule: Pasha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective, epochs)
-        self._given = rule.epsilon
+        self._given_epsilon = rule.epsilon
         # index of the rung from which no trial continues; the number of rungs if all may
         self._highest = 1
-        self._curves: dict[int, list[float]] = {}
-        self._crossing: list[float] = []  # differences of curves that have crossed twice
+        self._curves: dict[int, list[float]] = {}  # losses epoch by epoch, by trial
+        self._noises: list[float] = []  # differences of curves that have crossed twice
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         self._curves.setdefault(trial, []).append(loss)
-        if self._highest < len(self._rungs) and epoch == self._rungs[self._highest]:
+        is_at_highest = self._highest < len(self._rungs) and epoch == self._rungs[self._highest]
+        if is_at_highest:
             # before the trial is added to those of the rung, with which it is compared
             self._compare(trial)
         super()._process_epoch(trial, epoch, loss)
-        if (
-            self._highest < len(self._rungs)
-            and epoch == self._rungs[self._highest]
-            and not self._is_stable()
-        ):
+        if is_at_highest and not self._is_stable():
             self._highest += 1
             # those that waited because the rung was the highest one
-            for place in range(self._count_promotable(epoch)):
-                self._promote(epoch, place)
+            for rank in range(self._count_promotable(epoch)):
+                self._promote(epoch, rank)
 
     def _allows_promotion(self, epoch: int) -> bool:
         return self._highest >= len(self._rungs) or epoch < self._rungs[self._highest]
@@ -279,51 +291,57 @@ class PashaScheduler(PromotionScheduler):
     def _is_stable(self) -> bool:
         """Return whether the trials at the highest rung have the same ranks as at the rung before, except for noise.
 
-        Trials that have no loss at the rung before are left out.
+        Trials that have no loss at the rung before are left out. Two ranks count as the same if the losses that trials
+        of these ranks had at the rung before differ by at most `epsilon`.
         """
-        before = {}
-        for loss, trial in self._scores[self._rungs[self._highest - 1]]:
-            before[trial] = loss
-        now = []
-        for _, trial in self._scores[self._rungs[self._highest]]:
-            if trial in before:
+        losses_before = {}
+        for loss, trial in self._ranking[self._rungs[self._highest - 1]]:
+            losses_before[trial] = loss
+        now = []  # trials by their present ranks
+        for _, trial in self._ranking[self._rungs[self._highest]]:
+            if trial in losses_before:
                 now.append(trial)
+        by_rank_before = sorted(losses_before[trial] for trial in now)
         epsilon = self.epsilon
-        then = sorted(before[trial] for trial in now)
-        # ``now`` is sorted by the present ranks, so each trial meets the earlier loss of the same rank
+        # each trial's loss before, and the loss that then had the rank that the trial has now
         return all(
-            abs(before[trial] - loss) <= epsilon for trial, loss in zip(now, then, strict=True)
+            abs(losses_before[trial] - loss) <= epsilon
+            for trial, loss in zip(now, by_rank_before, strict=True)
         )
 
     @property
     def epsilon(self) -> float:
-        """The difference of losses up to which a trial may take the rank of another one; 0 as long as it is unknown."""
-        if self._given is not None:
-            return self._given
-        if not self._crossing:
+        """The difference of losses up to which a trial may take the rank of another one; 0 as long as it is unknown.
+
+        It is that of the rule, if it has one. Otherwise it is the 90th percentile of the noise measured so far.
+        """
+        if self._given_epsilon is not None:
+            return self._given_epsilon
+        if not self._noises:
             return 0.0
-        return float(np.percentile(self._crossing, 90))
+        return float(np.percentile(self._noises, 90))
 
     def _compare(self, trial: int) -> None:
         """Record the noise (`_measure_noise`) between a trial's curve and those of the best trials at the highest rung.
 
-        At most `COMPARED` of them are compared.
+        The `COMPARED` best of them are compared, or all if there are fewer. The trial must not be among them yet.
         """
         mine = np.array(self._curves[trial])
-        for _, other in self._scores[self._rungs[self._highest]][:COMPARED]:
-            self._crossing += _measure_noise(mine, np.array(self._curves[other]))
+        for _, other in self._ranking[self._rungs[self._highest]][:COMPARED]:
+            self._noises += _measure_noise(mine, np.array(self._curves[other]))
 
 
 def _measure_noise(first: NDArray[np.float64], second: NDArray[np.float64]) -> Iterator[float]:
     """Yield the absolute difference of two learning curves at their last common epoch if they cross at least twice.
 
-    Epochs at which they are equal do not count as crossings, but the last difference may be 0. Yields nothing for other
-    curves, and never more than one number.
+    ``first`` and ``second`` are the losses of two trials, epoch by epoch. Epochs at which they are equal do not count
+    as crossings, but the last difference may be 0. Yields nothing for other curves, and never more than one number.
     """
     count = min(len(first), len(second))
     differences = first[:count] - second[:count]
     signs = np.sign(differences[differences != 0])
-    if np.count_nonzero(signs[1:] != signs[:-1]) >= 2:
+    crossings = np.count_nonzero(signs[1:] != signs[:-1])
+    if crossings >= 2:
         yield abs(float(differences[-1]))
 
 
@@ -342,13 +360,15 @@ class FreezeThawScheduler(PausingScheduler):
             rule.type, objective, early_terminate.compute_decision_epochs(rule, epochs), epochs
         )
         self._share = rule.share
-        # not strict, because without rungs there is still the last epoch
-        self._next = dict(zip(self._rungs, (*self._rungs[1:], epochs), strict=False))
-        # heaps
-        self._waiting: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}
+        # by rung, the next one, or the last epoch; not strict, because without rungs there is still the last epoch
+        self._next_rung = dict(zip(self._rungs, (*self._rungs[1:], epochs), strict=False))
+        # by rung, a heap of (loss, trial) of trials that paused there; some may have gone on since
+        self._came_to: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}
         self._gains = {rung: _Gains() for rung in self._rungs}  # from each rung to the next
-        self._came: dict[int, _Pause] = {}  # the last rung of trials, and their losses there
-        self._fresh = self._thawed = 0  # epochs of new and of resumed trials
+        # the last rung of trials that have not ended, and their losses there
+        self._last_rung: dict[int, _Pause] = {}
+        self._new_epochs = 0  # that new trials have trained, up to the first rung
+        self._resumed_epochs = 0  # that were given to resumed trials
 
     def last(self) -> int | None:
         trial = self._choose_best(OPTIMISM)
@@ -360,60 +380,71 @@ class FreezeThawScheduler(PausingScheduler):
         return None
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
-        before = self._came.get(trial)
+        before = self._last_rung.get(trial)
         # what it has gained since the rung before; the value of a violated constraint is no loss to compute with
         if (
             before is not None
-            and epoch == self._next[before.epoch]
+            and epoch == self._next_rung[before.epoch]
             and max(loss, before.loss) < INFEASIBLE
         ):
             self._gains[before.epoch].add(before.loss - loss)
-        if epoch not in self._waiting:
+        if epoch not in self._came_to:  # it is no rung
             return
-        self._fresh += epoch if before is None else 0  # only a new trial has come to no rung before
-        self._came[trial] = _Pause(epoch, loss)
+        if before is None:  # only a new trial has come to no rung before
+            self._new_epochs += epoch
+        self._last_rung[trial] = _Pause(epoch, loss)
         self._pause(trial, epoch, loss)
-        heappush(self._waiting[epoch], (loss, trial))
+        heappush(self._came_to[epoch], (loss, trial))
         self._thaw()
 
     def _process_end(self, trial: int) -> None:
-        self._came.pop(trial, None)
+        self._last_rung.pop(trial, None)
         self._thaw()
 
     def _thaw(self) -> None:
         """Let the paused trial with the best prediction resume if the epochs to its next rung fit into the share.
 
-        The share is the rule's ``share`` of the epochs that new trials have trained, less those that were used for
-        earlier resumed trials. Nothing happens if no paused trial meets the constraints.
+        The share is the rule's ``share`` of the epochs that new trials have trained up to the first rung, less those
+        that were used for earlier resumed trials. At most one trial resumes, and none if no paused one meets the
+        constraints.
         """
         trial = self._choose_best(OPTIMISM)
         if trial is None:
             return
         epoch = self._paused[trial].epoch
-        if self._thawed + self._next[epoch] - epoch <= self._share * self._fresh:
-            self._thawed += self._next[epoch] - epoch
+        needed = self._next_rung[epoch] - epoch
+        if self._resumed_epochs + needed <= self._share * self._new_epochs:
+            self._resumed_epochs += needed
             del self._paused[trial]
 
     def _describe_pause(self, pause: _Pause) -> str:
         where = describe_standing(self._kind, self._objective, pause.loss, pause.epoch)
-        if self._best is None or pause.loss >= INFEASIBLE:
+        if self._best is None or pause.loss >= INFEASIBLE:  # none completed, or constraints are not met
             return f"{where}, and none was left to go on with"
         predicted = self._objective.from_loss(pause.loss - self._predict_gains(0.0)[pause.epoch])
-        return f"{where}, predicted to end at {predicted:.6g}; another has {self._objective.from_loss(self._best):.6g}"
+        best = self._objective.from_loss(self._best)
+        return f"{where}, predicted to end at {predicted:.6g}; another has {best:.6g}"
 
     def _choose_best(self, optimism: float) -> int | None:
         """Return the paused trial with the lowest predicted final loss; None if none meets the constraints.
 
-        ``optimism`` is the number of standard deviations that are added to predicted gains.
+        ``optimism`` is the number of standard deviations that are added to predicted gains. Trials that have gone on or
+        ended are dropped from the heaps here. Of equal predictions, the trial with the lowest number is returned.
         """
-        found: list[tuple[float, int]] = []
-        expected = self._predict_gains(optimism)
-        for rung, heap in self._waiting.items():
-            while heap and self._paused.get(heap[0][1]) != _Pause(rung, heap[0][0]):
+        predictions: list[tuple[float, int]] = []  # of the best paused trial of each rung
+        gains = self._predict_gains(optimism)
+        for rung, heap in self._came_to.items():
+            while heap:
+                loss, trial = heap[0]
+                if self._paused.get(trial) == _Pause(rung, loss):  # whatever the reason of the pause
+                    if loss < INFEASIBLE:
+                        predictions.append((loss - gains[rung], trial))
+                    break
                 heappop(heap)  # it was resumed or has ended
-            if heap and heap[0][0] < INFEASIBLE:
-                found.append((heap[0][0] - expected[rung], heap[0][1]))
-        return min(found)[1] if found else None
+        if not predictions:
+            return None
+        _, best = min(predictions)
+        return best
 
     def _predict_gains(self, optimism: float) -> dict[int, float]:
         """Return by rung how much the loss of a trial is predicted to fall from there to the end of its training.
@@ -421,15 +452,15 @@ class FreezeThawScheduler(PausingScheduler):
         ``optimism`` is the number of standard deviations that are added to the mean gain between two rungs. From a rung
         that no trial has left, half of the gain on the way to that rung is predicted, and 0 from the first rung.
         """
-        steps = list[float]()
+        steps: list[float] = []  # gains from each rung to the next
         gain = 0.0
         for rung in self._rungs:
             # where nothing is known of a rung, half of what was gained on the way to it
-            gain = self._gains[rung].predict(optimism, gain / 2)
+            gain = self._gains[rung].predict(optimism, unknown=gain / 2)
             steps.append(gain)
         gains = {}
-        for place, rung in enumerate(self._rungs):
-            gains[rung] = sum(steps[place:])
+        for index, rung in enumerate(self._rungs):
+            gains[rung] = sum(steps[index:])
         return gains
 
 
@@ -439,18 +470,19 @@ class _Gains:
 
     count: int = 0
     mean: float = 0.0
-    squares: float = 0.0
+    squares: float = 0.0  # sum of the squared distances from the mean
 
     def add(self, gain: float) -> None:
         self.count += 1
-        before = gain - self.mean
-        self.mean += before / self.count
-        self.squares += before * (gain - self.mean)
+        from_old_mean = gain - self.mean
+        self.mean += from_old_mean / self.count
+        self.squares += from_old_mean * (gain - self.mean)
 
     def predict(self, optimism: float, unknown: float) -> float:
         """Return the mean gain, at least 0, plus ``optimism`` standard deviations.
 
-        Return ``unknown`` if no gain was added. With a single gain, its size is used as the standard deviation.
+        Return ``unknown`` if no gain was added. With a single gain, its absolute value is used as the standard
+        deviation. A negative mean counts as 0.
         """
         if not self.count:
             return unknown
