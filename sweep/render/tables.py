@@ -180,7 +180,7 @@ def ranking_grid(
     # `print_table` leaves out columns without text
     if len({row.sweep for row in ranking.rows}) == 1:
         sweeps = [""] * len(rows)
-    ranks = [str(row.rank) if row.has_rank else "" for row in rows]
+    ranks = [_format_rank(row) for row in rows]
     # the cells of each column by its name
     columns: dict[str, list[str]] = {
         "rank": ranks,

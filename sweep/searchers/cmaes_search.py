@@ -60,7 +60,8 @@ class CmaesSearcher:
         """
         self._space = space
         self._adapted = [parameter for parameter in space.parameters if parameter.adaptable]
-        self._past: list[tuple[Point, float]] = []  # where the first distribution is centered
+        # points and losses of earlier trials, on the best of which the first distribution is centered
+        self._past: list[tuple[Point, float]] = []
         # by open trial: number of restarts, generation
         self._generations: dict[int, tuple[int, int]] = {}
         self._solutions: list[tuple[Point, float]] = []  # of the present generation
@@ -87,15 +88,21 @@ class CmaesSearcher:
         self._learn_past([*self._earlier, *ended])
 
     def _learn_past(self, past: Iterable[TrialState]) -> int:
+        """Add the points and losses of earlier trials to those on which the first distribution is centered.
+
+        Return how many trials lie in the space. Of these, completed and pruned ones without a finite loss do not count;
+        all others count, but only those with a finite loss are added.
+        """
         count = 0
         for record in past:
-            params = self._space.adopt(record.params)
+            params = self._space.adopt(record.params)  # None if they do not fit into the space
             loss = self._get_loss(record)
-            # completed and pruned trials need a finite loss, as `Searcher.learn` says; others count without one
-            if params is None or (record.status in JUDGED and not math.isfinite(loss or 0.0)):
+            has_finite_loss = loss is not None and math.isfinite(loss)
+            # completed and pruned trials need a finite loss, as `Searcher.learn` says
+            if params is None or (record.status in JUDGED and not has_finite_loss):
                 continue
             count += 1
-            if loss is not None and math.isfinite(loss):
+            if loss is not None and has_finite_loss:
                 self._past.append((self._encode_point(params), loss))
         return count
 
@@ -112,17 +119,12 @@ class CmaesSearcher:
             case Started(trial):
                 self._tried.add(key(trial.params))
                 if self._adapted and self._is_in_space(trial.params):
-                    self._generations[trial.number] = (
-                        self._restarts,
-                        self._get_distribution().generation,
-                    )
-            # a pause counts once
+                    self._generations[trial.number] = self._get_generation()
+            # a trial that pauses counts then, and not again when it ends, as it is popped here
             case Ended(trial) | Interrupted(trial) if trial.paused or trial.ended is not None:
                 generation = self._generations.pop(trial.number, None)
-                if generation is not None and generation == (
-                    self._restarts,
-                    self._get_distribution().generation,
-                ):
+                # a trial of an earlier generation comes too late
+                if generation is not None and generation == self._get_generation():
                     self._add_to_generation(trial)
             case _:
                 pass
@@ -135,8 +137,8 @@ class CmaesSearcher:
     def _add_to_generation(self, record: TrialState) -> None:
         """Add the result of a trial to the present generation; update the distribution when the generation is full.
 
-        If the distribution has converged, start a new one with twice the population. Ignore trials for which
-        `_get_loss` returns None.
+        If the distribution has converged then, start a new one with twice the population. Ignore trials that do not
+        count, for which `_get_loss` returns None. An infinite loss counts as worse than all finite ones.
         """
         loss = self._get_loss(record)
         optimizer = self._get_distribution()
@@ -157,6 +159,10 @@ class CmaesSearcher:
             self._optimizer = self._create_distribution(2 * optimizer.population_size)
 
     def _generate_optimizer_draws(self, number: int) -> Iterator[Draw]:
+        """Yield `_ATTEMPTS` points for trial ``number`` from the distribution; none if no parameter is adapted.
+
+        Each is a function that draws a parameter's value; those that are not adapted are drawn at random.
+        """
         if not self._adapted:
             return
         seeds = np.random.SeedSequence([self._seed, number, self._restarts]).generate_state(2)
@@ -165,14 +171,10 @@ class CmaesSearcher:
         others = np.random.Generator(np.random.Philox(int(seeds[0])))
         # so that the draws depend on this trial, not on those made before
         optimizer.reseed_rng(int(seeds[1]))
+        names = [parameter.name for parameter in self._adapted]
         for _ in range(_ATTEMPTS):
-            units = dict(
-                zip(
-                    (parameter.name for parameter in self._adapted),
-                    optimizer.ask().tolist(),
-                    strict=True,
-                )
-            )
+            point = optimizer.ask().tolist()  # a number from 0 to 1 for each adapted parameter
+            units = dict(zip(names, point, strict=True))
 
             # the default binds the present numbers, because `units` is another dict in the next turn
             def draw(parameter: Parameter, units: dict[str, float] = units) -> Value:
@@ -181,15 +183,21 @@ class CmaesSearcher:
             yield draw
 
     def _get_distribution(self) -> cmaes.CMA:
+        """Return the present distribution, which is created if there is none yet."""
         if self._optimizer is None:
             self._optimizer = self._create_distribution(None)
         return self._optimizer
+
+    def _get_generation(self) -> tuple[int, int]:
+        """Return the number of restarts, and the number of the present distribution's generation."""
+        return self._restarts, self._get_distribution().generation
 
     def _create_distribution(self, population: int | None) -> cmaes.CMA:
         """Return a new distribution; ``population`` is the number of trials in a generation, or None for the default.
 
         The first distribution in a space is centered on the best of the trials in `_past` or, if there are none, on the
-        middle of the space. Those after a restart are centered on a random point.
+        middle of the space. Those after a restart are centered on a random point, which follows from the seed and the
+        number of restarts.
         """
         dimensions = len(self._adapted)
         seed = int(np.random.SeedSequence([self._seed, self._restarts]).generate_state(1)[0])
@@ -199,8 +207,8 @@ class CmaesSearcher:
         if self._restarts:
             mean = np.random.Generator(np.random.Philox(seed)).random(dimensions)
         elif self._past:
-            # so that the best tenth is a trial
-            repeated = self._past * -(-_FEWEST_SOURCES // len(self._past))
+            # the library takes the best tenth; few trials are repeated, so that this is at least one
+            repeated = self._past * math.ceil(_FEWEST_SOURCES / len(self._past))
             mean, width, covariance = cmaes.get_warm_start_mgd(repeated)
         return cmaes.CMA(
             mean=mean,
@@ -218,15 +226,19 @@ class CmaesSearcher:
         )
 
     def _is_in_space(self, params: Params) -> bool:
-        return all(p.name in params and contains(p.domain, params[p.name]) for p in self._adapted)
+        """Return whether each adapted parameter has a value in its domain; others are not looked at."""
+        for one in self._adapted:
+            if one.name not in params or not contains(one.domain, params[one.name]):
+                return False
+        return True
 
     def _get_loss(self, record: TrialState) -> float | None:
         """Return the loss of a trial; infinite if it counts as worse than all others, None if it does not count.
 
         The trial must have ended or be paused. A completed, pruned or paused one has its last loss, a constraint
         violation included, and counts as worse than all others without a finite loss. Any other has the loss that the
-        objective's ``impute`` assigns to it, or else counts as worse than all others. Only a failed trial does not
-        count if ``impute`` is not set.
+        objective's ``impute`` assigns to it, or else counts as worse than all others. A failed trial does not count if
+        ``impute`` is not set.
         """
         if record.status in JUDGED or record.paused:
             return self._objective.ranking_loss(record.last)

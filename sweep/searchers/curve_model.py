@@ -50,41 +50,44 @@ def limit_losses(results: RungResults) -> Array:
 
     The losses of trials that meet the constraints are limited to the lowest of them plus `FARTHEST` times the distance
     of their median from it. A trial that violates the constraints gets a larger loss than all that meet them; the
-    larger the violation, the larger the loss. A trial without a usable loss gets the largest one.
+    larger the violation, the larger the loss. A trial without a usable loss gets the largest one that any trial has;
+    its loss or its violation is infinite or NaN. ``results`` is not changed.
     """
+    # masks of the trials with a usable loss; all others keep the loss with which `limited` begins
     meets = np.isfinite(results.losses) & (results.violations <= 0)
     violates = (
         np.isfinite(results.losses) & np.isfinite(results.violations) & (results.violations > 0)
     )
     # beyond this bound, squares of losses are too large for a float
     losses = results.losses.clip(-INFEASIBLE, INFEASIBLE)
-    known = losses[meets]
-    best = float(known.min()) if len(known) else 0.0
-    if len(known):
-        reach = FARTHEST * _typical_distance(known, best)
-        worst = min(float(known.max()), best + reach)
+    feasible = losses[meets]
+    if len(feasible):
+        best = float(feasible.min())
+        reach = FARTHEST * _typical_distance(feasible, best)
+        worst = min(float(feasible.max()), best + reach)
     else:
+        best = 0.0
         reach = 1.0
         worst = 0.0
-    unit = worst - best or 1.0  # if all losses are equal, a violation still costs something
-    if violates.any():
-        most = float(results.violations[violates].max())
-    else:
-        most = 1.0
+    # what the largest violation costs; if all losses are equal, a violation still costs something
+    cost = worst - best or 1.0
     # trials without a usable loss are as bad as the one that violates the constraints most, if any violates them
-    if violates.any() or not len(known):
-        found = np.full(len(results.losses), worst + unit)
+    if violates.any() or not len(feasible):
+        limited = np.full(len(results.losses), worst + cost)
     else:
-        found = np.full(len(results.losses), worst)
-    found[meets] = np.minimum(known, best + reach)
-    found[violates] = worst + unit * results.violations[violates] / most
-    return found
+        limited = np.full(len(results.losses), worst)
+    limited[meets] = np.minimum(feasible, best + reach)
+    if violates.any():
+        violations = results.violations[violates]
+        limited[violates] = worst + cost * violations / float(violations.max())
+    return limited
 
 
 def _typical_distance(losses: Array, best: float) -> float:
     """Return the difference between the median loss and ``best``, the lowest one.
 
-    If it is 0, return the median of all positive differences, which is 0 if all losses are equal.
+    If it is 0, return the median of all positive differences, or 0 if all losses are equal. ``losses`` must not be
+    empty.
     """
     distances = losses - best
     typical = float(np.median(distances))
@@ -96,7 +99,8 @@ def _typical_distance(losses: Array, best: float) -> float:
 def _compute_unit(losses: Array) -> float:
     """Return the standard deviation of the losses at the first rung, by which the losses of all rungs are divided.
 
-    It is at least 1e-9 of the largest loss, so that the model does not learn from rounding, and 1 if all are 0.
+    It is at least 1e-9 of the largest absolute loss, so that the model does not learn from rounding, and 1 if all are
+    0. ``losses`` are those at the first rung, and must not be empty.
     """
     return max(float(losses.std()), 1e-9 * float(np.abs(losses).max())) or 1.0
 
@@ -116,20 +120,20 @@ def _split_rungs(rungs: Sequence[RungResults]) -> list[_RungModel]:
     """Split the losses of each rung into a multiple of the losses of the rung below and a remainder of its own.
 
     ``rungs`` are ascending. Each trial of a rung must have a result at all rungs below; a KeyError is raised otherwise.
-    Losses are in units of the deviation at the first rung, so that a slope of 1 means equal gaps. The result has a
-    level for the lowest rung, and for the rungs above it up to, but without, the first that has fewer than `FEWEST`
-    results.
+    Losses are those of `limit_losses`, in units of the deviation at the first rung, so that a slope of 1 means equal
+    gaps. The result has a model for the lowest rung, and for the rungs above it up to, but without, the first that has
+    fewer than `FEWEST` results.
     """
     levels: list[_RungModel] = []
-    below: dict[int, float] = {}
-    unit = 1.0
+    below: dict[int, float] = {}  # losses at the rung below, by trial
+    unit = 1.0  # becomes the deviation at the first rung
     for results in rungs:
         losses = limit_losses(results)
         if not levels:
             unit = _compute_unit(losses)
         losses = losses / unit
         here = dict(zip(results.trials, losses.tolist(), strict=True))
-        slope = 0.0
+        slope = 0.0  # the lowest rung has none below
         if levels:
             if len(losses) < FEWEST:
                 break
@@ -145,10 +149,14 @@ def _split_rungs(rungs: Sequence[RungResults]) -> list[_RungModel]:
 
 
 def _fit_slope(lower: Array, upper: Array) -> float:
-    """Return the slope of the regression of ``upper`` on ``lower``, regularized towards 1 and limited to 0 to 2."""
-    from_mean = lower - lower.mean()
-    reached = upper - upper.mean()
-    slope = (from_mean @ reached + RIDGE) / (from_mean @ from_mean + RIDGE)
+    """Return the slope of the regression of ``upper`` on ``lower``, regularized towards 1 and limited to 0 to 2.
+
+    They are the losses of the same trials at two rungs, in the same order.
+    """
+    lower_centered = lower - lower.mean()
+    upper_centered = upper - upper.mean()
+    # least squares, with a penalty for the squared distance from 1
+    slope = (lower_centered @ upper_centered + RIDGE) / (lower_centered @ lower_centered + RIDGE)
     return min(max(float(slope), 0.0), 2.0)
 
 
@@ -156,15 +164,15 @@ def choose_spread_indices(values: Array, most: int) -> NDArray[np.intp]:
     """Choose at most ``most`` of ``values`` and return their indices, ascending.
 
     If there are more values, half of the chosen ones are the smallest, and the others are evenly spaced among the rest
-    in the order of ``values``.
+    in the order of ``values``. Otherwise all are chosen.
     """
     if len(values) <= most:
         return np.arange(len(values))
     order = np.argsort(values, kind="stable")
-    best = order[: most // 2]
-    rest = np.sort(order[most // 2 :])
-    evenly = np.linspace(0, len(rest) - 1, most - len(best)).round().astype(int)
-    return np.sort(np.concatenate([best, rest[evenly]]))
+    smallest = order[: most // 2]
+    rest = np.sort(order[most // 2 :])  # indices again in the order of `values`
+    evenly = np.linspace(0, len(rest) - 1, most - len(smallest)).round().astype(int)
+    return np.sort(np.concatenate([smallest, rest[evenly]]))
 
 
 def fit_rungs(
@@ -173,8 +181,9 @@ def fit_rungs(
     """Fit a Gaussian process to each rung that the model uses; return the kernel parameters, lowest rung first.
 
     ``rungs`` are ascending. The first rung above the lowest that has fewer than `FEWEST` results is left out, with all
-    rungs above it. ``features`` has a row for each trial, to which `RungResults.trials` are indices. ``owners`` has for
-    each column the index of its hyperparameter.
+    rungs above it. At most `MOST_FITTED` results of a rung are used (`choose_spread_indices`). ``features`` has a row
+    for each trial, to which `RungResults.trials` are indices. ``owners`` has for each column the index of its
+    hyperparameter.
     """
     found = []
     for level in _split_rungs(rungs):
@@ -203,26 +212,26 @@ class CurveModel:
         owners: NDArray[np.intp],
         parameters: Sequence[KernelParameters],
     ) -> None:
-        self._levels = _split_rungs(rungs)
+        self._levels = _split_rungs(rungs)  # from the lowest rung on
         # of losses, as in `_split_rungs`
         self._unit = _compute_unit(limit_losses(rungs[0]))
-        self._processes: list[GaussianProcess] = []
-        unknown = KernelParameters.prior_center(int(owners.max()) + 1)
+        self._processes: list[GaussianProcess] = []  # of each level's own part of the losses
+        not_fitted = KernelParameters.prior_center(int(owners.max()) + 1)
         self._noises: list[float] = []  # variances of the noise of each level's own part
-        for place, level in enumerate(self._levels):
+        for index, level in enumerate(self._levels):
             chosen = choose_spread_indices(level.own, MOST_POINTS)
-            if place < len(parameters):
-                kernel = parameters[place]
+            if index < len(parameters):
+                kernel = parameters[index]
             else:  # the rung had too few results when the parameters were fitted
-                kernel = unknown
+                kernel = not_fitted
             points = features[np.array(level.trials)[chosen]]
             process = GaussianProcess(kernel, owners, points, level.own[chosen])
-            self._processes.append(process.condition_on_means(features[list(pending[place])]))
+            self._processes.append(process.condition_on_means(features[list(pending[index])]))
             self._noises.append(math.exp(kernel.noise))
-        started = sorted({trial for level in self._levels for trial in level.trials})
-        means, _ = self.predict(features[started])
-        self._best = float(means.min())
-        self.ranked = [started[place] for place in np.argsort(means, kind="stable")]
+        with_results = sorted({trial for level in self._levels for trial in level.trials})
+        means, _ = self.predict(features[with_results])
+        self._best = float(means.min())  # the lowest predicted loss of a trial
+        self.ranked = [with_results[index] for index in np.argsort(means, kind="stable")]
         """Trials by their predicted loss, best first."""
 
     @property
@@ -234,7 +243,7 @@ class CurveModel:
     def noise(self) -> float:
         """The standard deviation of the losses of one configuration at the highest rung that the model uses.
 
-        It is in the unit of the given losses.
+        It is that between repeated trainings, as the kernel parameters have it, in the unit of the given losses.
         """
         variance = 0.0
         for level, noise in zip(self._levels, self._noises, strict=True):
@@ -246,16 +255,17 @@ class CurveModel:
 
         The configurations are chosen from the rows of ``features`` one after another: always the one with the greatest
         expected improvement, on the assumption that those before it end as predicted. If there are fewer than ``count``
-        rows, one is chosen for each. The best trial is the one with the lowest predicted loss. The result is in the
-        unit of the given losses, without noise. Raises ValueError if ``features`` is empty or ``count`` is 0.
+        rows, one is chosen for each; a row may be chosen more than once. The best trial is the one with the lowest
+        predicted loss. The result is in the unit of the given losses, without noise. Raises ValueError if ``features``
+        is empty or ``count`` is 0.
         """
         processes = self._processes
-        gains, deviations = [], []
+        gains, deviations = [], []  # of the chosen configurations
         for _ in range(min(count, len(features))):
-            mean, deviation = self._predict(processes, features)
-            chosen = int(np.argmax(_log_improvements(self._best - mean, deviation)))
-            gains.append(self._best - mean[chosen])
-            deviations.append(deviation[chosen])
+            means, deviations_here = self._predict(processes, features)
+            chosen = int(np.argmax(_log_improvements(self._best - means, deviations_here)))
+            gains.append(self._best - means[chosen])
+            deviations.append(deviations_here[chosen])
             # lowers the deviations near the chosen row, so that the next one is not its neighbor
             processes = [process.condition_on_means(features[[chosen]]) for process in processes]
         return expected_maximum(np.array(gains), np.array(deviations)) * self._unit
@@ -268,12 +278,13 @@ class CurveModel:
         loss. The result is in the unit of the given losses, without noise.
         """
         mean, deviation = self._predict(self._processes, features)
+        # first rows of the groups; the last start leaves room for a whole group, if there is room for any
         starts = range(0, max(len(features) - count, 0) + 1, count)
-        groups = [slice(start, start + count) for start in starts]
-        found = []
-        for group in groups:
-            found.append(expected_maximum(self._best - mean[group], deviation[group]))
-        return float(np.mean(found)) * self._unit
+        gains = []
+        for start in starts:
+            group = slice(start, start + count)
+            gains.append(expected_maximum(self._best - mean[group], deviation[group]))
+        return float(np.mean(gains)) * self._unit
 
     def predict(self, features: Array) -> tuple[Array, Array]:
         """Return means and standard deviations of configurations' losses at the highest rung that the model uses.
@@ -288,6 +299,7 @@ class CurveModel:
     ) -> tuple[Array, Array]:
         mean = np.zeros(len(features))
         variance = np.zeros(len(features))
+        # from rung to rung upwards: a multiple of the losses below, plus a part of its own
         for level, process in zip(self._levels, processes, strict=True):
             own, deviation = process.predict(features)
             mean = level.slope * mean + level.offset + level.scale * own
@@ -297,9 +309,9 @@ class CurveModel:
     def log_gains(self, features: Array) -> Array:
         """Return the logarithm of the expected improvement of each configuration on the best trial.
 
-        The best trial is the one with the lowest predicted loss, not the lowest observed one, which may be due to
-        noise. The improvement is in units of the first rung's deviation. The logarithm also distinguishes
-        configurations with almost no chance (Ament et al., NeurIPS 2023).
+        ``features`` has a row for each configuration. The best trial is the one with the lowest predicted loss, not the
+        lowest observed one, which may be due to noise. The improvement is in units of the first rung's deviation. The
+        logarithm also distinguishes configurations with almost no chance (Ament et al., NeurIPS 2023).
         """
         mean, deviation = self.predict(features)
         return _log_improvements(self._best - mean, deviation)
@@ -321,8 +333,8 @@ class CurveModel:
 
 
 def _log_improvements(gains: Array, deviations: Array) -> Array:
-    """Return log E[max(x, 0)] for normal x with means ``gains`` and standard deviations ``deviations``."""
-    z = gains / deviations
+    """Return log E[max(x, 0)] for normal x with means ``gains`` and standard deviations ``deviations``, above 0."""
+    z = gains / deviations  # the formulas are for deviation 1
     log_density = -0.5 * z**2 - 0.5 * math.log(2 * math.pi)
     # far below 0, the two terms of the exact formula cancel; there, its leading term for large -z is used
     near = np.log(np.maximum(np.exp(log_density) + z * ndtr(z), 1e-300))
@@ -333,13 +345,14 @@ def _log_improvements(gains: Array, deviations: Array) -> Array:
 def expected_maximum(means: Array, deviations: Array) -> float:
     """Return the expected value of the largest of independent normal variables, where negative values count as 0.
 
-    It is the integral over x > 0 of the probability that at least one variable is larger than x. ``means`` must not be
-    empty, and ``deviations`` must be positive.
+    It is the integral over x > 0 of the probability that at least one variable is larger than x, computed numerically
+    from 513 points. ``means`` must not be empty, and ``deviations`` must be positive.
     """
     # beyond 8 deviations, the probability is below 1e-15
     most = max(float((means + 8.0 * deviations).max()), 0.0)
     if most == 0.0:
         return 0.0
     points = np.linspace(0.0, most, 513)
-    below = ndtr((points[:, None] - means) / deviations).prod(axis=1)
-    return float(np.trapezoid(1.0 - below, points))
+    # the probability that all variables are below each point
+    all_below = ndtr((points[:, None] - means) / deviations).prod(axis=1)
+    return float(np.trapezoid(1.0 - all_below, points))

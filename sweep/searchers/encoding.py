@@ -42,8 +42,8 @@ class Encoding:
         self._space = space
         varying = []
         for one in space.parameters:
-            # `list_choices` returns None for a continuum, which has more than one value
-            if one.drawn and len(list_choices(one.domain) or (0, 1)) > 1:
+            values = list_choices(one.domain)  # None for a continuum
+            if one.drawn and (values is None or len(values) > 1):
                 varying.append(one)
         self._axes = tuple(_Axis.from_parameter(parameter) for parameter in varying)
         self._columns = {axis.name: column for column, axis in enumerate(self._axes)}
@@ -60,8 +60,9 @@ class Encoding:
     def encode(self, params: Params) -> NDArray[np.float64]:
         """Return the row of a configuration, of shape (columns,), with NaN for parameters that it lacks.
 
-        Raises ValueError if a value is not among the choices of its parameter, and TypeError if the parameter is a
-        number and the value is not. Numbers are not checked against the bounds.
+        A value becomes a number from 0 to 1; parameters with a single value have no column. Raises ValueError if a
+        value is not among the choices of its parameter, and TypeError if the parameter is a number and the value is
+        not. Numbers are not checked against the bounds.
         """
         row = np.full(self.size, math.nan)
         for column, axis in enumerate(self._axes):
@@ -77,9 +78,9 @@ class Encoding:
         """Return a function that returns each parameter's value in the configuration of a row.
 
         The returned function must not be called for parameters that do not apply, whose number is NaN, nor for tied
-        ones.
+        ones. Numbers need not be exact: the nearest value of the parameter is returned.
         """
-        units = row.tolist()
+        units = row.tolist()  # numbers from 0 to 1
 
         def draw(parameter: Parameter) -> Value:
             column = self._columns.get(parameter.name)
@@ -93,46 +94,50 @@ class Encoding:
         """Return rows of arbitrary numbers from 0 to 1 as rows of valid configurations, in their order.
 
         Numbers are moved to the nearest possible value, parameters that do not apply become NaN, and configurations
-        that violate a constraint are left out, so that fewer rows may be returned. ``rows`` must not have NaN. Raises
-        ValueError if no parameter has several values.
+        that violate a constraint are left out, so that fewer rows may be returned. ``rows`` must not have NaN, and is
+        not changed. Raises ValueError if no parameter has several values.
         """
         snapped = np.column_stack(
             [axis.snap(rows[:, column]) for column, axis in enumerate(self._axes)]
         )
-        if self.is_plain:
+        if self.is_plain:  # no constraints, and no parameters that apply only sometimes
             return snapped
-        allowed = np.zeros(len(rows), dtype=bool)
-        for place, row in enumerate(snapped):
+        is_allowed = np.zeros(len(rows), dtype=bool)
+        for index, row in enumerate(snapped):
             params = self._space.complete_if_feasible(self.decode(row))
-            if params is not None:
-                allowed[place] = True
-                # `row` is a view, so this changes `snapped`
-                row[[axis.name not in params for axis in self._axes]] = math.nan
-        return snapped[allowed]
+            if params is None:  # it violates a constraint
+                continue
+            is_allowed[index] = True
+            does_not_apply = [axis.name not in params for axis in self._axes]
+            row[does_not_apply] = math.nan  # `row` is a view, so this changes `snapped`
+        return snapped[is_allowed]
 
     def perturb(self, rows: Rows, scale: float, rng: np.random.Generator) -> Rows:
         """Return a random neighbor of each row, to which `snap_to_valid` must still be applied.
 
-        A number moves by about ``scale``, at least by about the distance of neighboring values; a choice is drawn
-        again. One random parameter is always moved or drawn again, each other number with probability 1/2, each other
-        choice with probability 1/5. Parameters that do not apply get a number, since they may apply after the move.
+        A number moves by about ``scale``, which is in the numbers from 0 to 1 of a row, and at least by about the
+        distance of neighboring values. A choice is drawn again. One random parameter is always moved or drawn again,
+        each other number with probability 1/2, each other choice with probability 1/5. Parameters that do not apply get
+        a number, since they may apply after the move. ``rows`` is not changed.
         """
         fresh = rng.random(rows.shape)
         centers = np.where(np.isnan(rows), fresh, rows)
-        unordered = np.array([axis.is_choice for axis in self._axes])
+        unordered = np.array([axis.is_choice for axis in self._axes])  # a boolean for each column
         steps = np.maximum(scale, [axis.step for axis in self._axes])
         # reflected at 0 and 1, so that numbers do not pile up at the ends; what is still outside is cut off
         moved = np.abs(centers + rng.normal(size=rows.shape) * steps)
         moved = np.clip(np.where(moved > 1, 2 - moved, moved), 0.0, 1.0)
         changes = rng.random(rows.shape) < np.where(unordered, 0.2, 0.5)
+        # in each row, one column always changes
         changes[np.arange(len(rows)), rng.integers(self.size, size=len(rows))] = True
         return np.where(changes, np.where(unordered, fresh, moved), centers)
 
     def features(self, rows: Rows) -> NDArray[np.float64]:
-        """Return the coordinates of rows, in one row for each.
+        """Return the coordinates of rows, in one row for each, for models that measure distances.
 
-        Each parameter adds at most 1 to the squared distance of two rows. `owners` says to which parameter a coordinate
-        belongs.
+        A number has one coordinate, or two if it does not always apply; a choice has one for each of its values, and
+        one more. Each parameter adds at most 1 to the squared distance of two rows. `owners` says to which parameter a
+        coordinate belongs.
         """
         blocks = []
         for column, axis in enumerate(self._axes):
@@ -151,9 +156,10 @@ class Encoding:
 
         Parameters without a belief, and those that do not apply, add 0.
         """
-        return np.array(
-            sum(axis.log_belief(rows[:, column]) for column, axis in enumerate(self._axes))
-        )
+        found = np.zeros(len(rows))
+        for column, axis in enumerate(self._axes):
+            found += axis.log_belief(rows[:, column])
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,21 +175,23 @@ class _Axis:
 
     @classmethod
     def from_parameter(cls, parameter: Parameter) -> _Axis:
-        values = list_choices(parameter.domain)
-        if values is None:
+        """Return the column of a parameter, which must be drawn."""
+        domain = parameter.domain
+        values = list_choices(domain)
+        if values is None:  # a continuum: only where the belief's density is tabulated
             units = np.linspace(0.0, 1.0, BELIEF_POINTS)
-        elif isinstance(parameter.domain, Categorical):
+        elif isinstance(domain, Categorical):
             values, units = _assign_units(values)
-        else:
-            units = np.array([to_unit(parameter.domain, value) for value in values])
+        else:  # numbers with a step
+            units = np.array([to_unit(domain, value) for value in values])
         middles = ((units[1:] + units[:-1]) / 2).tolist()
         if parameter.belief is None:
             return cls(parameter, values, units, np.empty(0), middles)
         values_at_units = values
         if values_at_units is None:
-            values_at_units = tuple(from_unit(parameter.domain, float(unit)) for unit in units)
+            values_at_units = tuple(from_unit(domain, float(unit)) for unit in units)
         beliefs = np.array(
-            [parameter.belief.log_density(parameter.domain, value) for value in values_at_units]
+            [parameter.belief.log_density(domain, value) for value in values_at_units]
         )
         return cls(parameter, values, units, beliefs, middles)
 
@@ -216,11 +224,14 @@ class _Axis:
         return 1 if self.parameter.when is None else 2
 
     def encode_value(self, value: Value) -> float:
+        """Return the number from 0 to 1 for a value; the errors are those of `Encoding.encode`."""
         if self.values is None or not isinstance(self.parameter.domain, Categorical):
             return to_unit(self.parameter.domain, value)
-        return float(self.units[[key(one) for one in self.values].index(key(value))])
+        keys = [key(one) for one in self.values]
+        return float(self.units[keys.index(key(value))])
 
     def decode_value(self, unit: float) -> Value:
+        """Return the value for a number from 0 to 1; the one whose number is nearest, if values are not continuous."""
         if self.values is None:
             return from_unit(self.parameter.domain, unit)
         return self.values[bisect_right(self.middles, unit)]
@@ -235,26 +246,33 @@ class _Axis:
         return self.units[self._find_nearest(numbers)]
 
     def coordinates(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the coordinates of numbers of this column, in one row for each; NaN where it does not apply."""
         absent = np.isnan(numbers)
         if self.is_choice:
             # a row of the unit matrix for each choice, and one for absence; any two differ by a squared distance of 1
-            place = np.where(
-                absent, len(self.units), self._find_nearest(np.where(absent, 0.0, numbers))
-            )
-            return np.eye(self.dimensions)[place] * math.sqrt(0.5)
-        if self.dimensions == 1:
+            index_of_absence = len(self.units)
+            nearest = self._find_nearest(np.where(absent, 0.0, numbers))
+            indices = np.where(absent, index_of_absence, nearest)
+            return np.eye(self.dimensions)[indices] * math.sqrt(0.5)
+        if self.dimensions == 1:  # it always applies
             return numbers[:, None]
+        # absence is the center of the arc
         on_arc = np.column_stack([np.sin(ARC * numbers), np.cos(ARC * numbers)])
         return np.where(absent[:, None], 0.0, on_arc)
 
     def log_belief(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the log density of the belief at numbers of this column; 0 where it does not apply or has no belief.
+
+        Between tabulated numbers, it is interpolated.
+        """
         if not len(self.beliefs):
             return np.zeros(len(numbers))
-        known = np.interp(np.where(np.isnan(numbers), 0.0, numbers), self.units, self.beliefs)
-        return np.where(np.isnan(numbers), 0.0, known)
+        absent = np.isnan(numbers)
+        known = np.interp(np.where(absent, 0.0, numbers), self.units, self.beliefs)
+        return np.where(absent, 0.0, known)
 
     def _find_nearest(self, numbers: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Return for each number the index of the value whose number is nearest.
+        """Return for each number the index of the value whose number is nearest; of equally near ones, the higher.
 
         The parameter must not be continuous.
         """
@@ -276,13 +294,14 @@ def _are_ordered(values: Sequence[Value]) -> bool:
 def _assign_units(values: Sequence[Value]) -> tuple[tuple[Value, ...], NDArray[np.float64]]:
     """Return the values of a list, and a number from 0 to 1 for each, ascending.
 
-    Ordered values (`_are_ordered`) are sorted and placed on a linear or logarithmic scale. Others keep their order and
-    get evenly spaced numbers.
+    Ordered values (`_are_ordered`) are sorted and placed on a linear or logarithmic scale, the first at 0 and the last
+    at 1. Others keep their order and get evenly spaced numbers inside of these bounds.
     """
     if not _are_ordered(values):
         return tuple(values), (np.arange(len(values)) + 0.5) / len(values)
+    # all of them are numbers
     ordered = sorted(value for value in values if isinstance(value, int | float))
     scale = np.array(ordered, dtype=np.float64)
-    if is_log(None, ordered):
+    if is_log(None, ordered):  # they span a factor of ten, most at the low end
         scale = np.log(scale)
     return tuple(ordered), (scale - scale[0]) / (scale[-1] - scale[0])

@@ -27,7 +27,10 @@ FIT_STEPS = 40
 
 
 def matern(squares: Array) -> Array:
-    """Return the Matern 5/2 kernel with signal 1 at the squared distances ``squares``, in units of the scales."""
+    """Return the Matern 5/2 kernel with signal 1 at the squared distances ``squares``, in units of the scales.
+
+    The result has the shape of ``squares``. It is 1 at distance 0 and falls towards 0.
+    """
     distances = ROOT5 * np.sqrt(squares)
     polynomial = 1.0 + distances + (5.0 / 3.0) * squares
     return np.asarray(polynomial * np.exp(-distances))
@@ -53,9 +56,9 @@ class KernelParameters:
 
     @classmethod
     def prior_center(cls, size: int) -> KernelParameters:
-        """Return the center of the priors: scales that grow with the root of ``size``, and little noise.
+        """Return the center of the priors: scales of 0.4 times the root of ``size``, the noise 0.001, the signal 1.
 
-        ``size`` is the number of hyperparameters.
+        ``size`` is the number of hyperparameters. All are returned as logarithms.
         """
         return cls(np.full(size, math.log(0.4 * math.sqrt(size))), math.log(1e-3), 0.0)
 
@@ -84,11 +87,14 @@ class GaussianProcess:
         matrix = self._covariance(features)
         # the jitter keeps the matrix positive definite, also if points are equal and the noise is tiny
         matrix[np.diag_indices_from(matrix)] += math.exp(parameters.noise) + JITTER
-        self._factor: Array = cholesky(matrix, lower=True)
-        self._weights: Array = cho_solve((self._factor, True), values)
+        self._factor: Array = cholesky(matrix, lower=True)  # of the covariance matrix
+        self._weights: Array = cho_solve((self._factor, True), values)  # its inverse times the values
 
     def predict(self, features: Array) -> tuple[Array, Array]:
-        """Return means and standard deviations of the function at each row of ``features``, without the noise."""
+        """Return means and standard deviations of the function at each row of ``features``, without the noise.
+
+        The deviations are at least 1e-5.
+        """
         covariance = self._covariance(features)
         return covariance.T @ self._weights, np.sqrt(self._compute_variances(covariance))
 
@@ -100,10 +106,13 @@ class GaussianProcess:
         return self._compute_variances(self._covariance(features)) / self._signal
 
     def _compute_variances(self, covariance: Array) -> Array:
-        """Return the variances of the function, without the noise, at points with a ``covariance`` with the data."""
+        """Return the variances of the function, without the noise, at points with a ``covariance`` with the data.
+
+        ``covariance`` has a row for each known point. The variances are at least 1e-10.
+        """
         explained = solve_triangular(self._factor, covariance, lower=True)
+        # what the known points do not explain; rounding may make it negative
         variances = self._signal - (explained**2).sum(axis=0)
-        # rounding may make it negative
         return np.asarray(np.maximum(variances, 1e-10))
 
     def condition_on_means(self, features: Array) -> GaussianProcess:
@@ -119,7 +128,10 @@ class GaussianProcess:
         )
 
     def _covariance(self, features: Array) -> Array:
-        """Return the covariance of each point of the data with each row of ``features``."""
+        """Return the covariance of each point of the data with each row of ``features``, without the noise.
+
+        The shape is (points of the data, rows of ``features``).
+        """
         scales = np.exp(self._parameters.scales)[self._owners]
         return self._signal * matern(
             cdist(self._features / scales, features / scales, "sqeuclidean")
@@ -131,8 +143,9 @@ def fit_kernel_parameters(
 ) -> KernelParameters:
     """Fit kernel parameters to ``values`` by maximizing their posterior probability from two fixed starts.
 
-    ``values`` must have mean 0 and deviation 1. ``features`` has a row for each value; ``owners`` has for each of its
-    columns the index of the hyperparameter to which it belongs.
+    The better of the two ends is returned, each reached after at most `FIT_STEPS` steps and within fixed bounds. The
+    same arguments give the same parameters. ``values`` must have mean 0 and deviation 1. ``features`` has a row for
+    each value; ``owners`` has for each of its columns the index of the hyperparameter to which it belongs.
     """
     size = int(owners.max()) + 1
     loss = NegativeLogPosterior(owners, features, values)
@@ -141,14 +154,17 @@ def fit_kernel_parameters(
     rough = smooth.copy()  # shorter scales and more noise
     rough[:size] -= 1.0
     rough[size] = math.log(0.1)
-    bounds = [(-3.0, 4.0)] * size + [(math.log(1e-6), 0.5), (-4.0, 3.0)]
+    bounds_of_scales = [(-3.0, 4.0)] * size
+    bounds_of_noise = (math.log(1e-6), 0.5)
+    bounds_of_signal = (-4.0, 3.0)
+    bounds = [*bounds_of_scales, bounds_of_noise, bounds_of_signal]
     ends = []
     for start in (smooth, rough):
         ends.append(
             minimize(
                 loss,
                 start,
-                jac=True,
+                jac=True,  # `loss` returns its gradient as well
                 method="L-BFGS-B",
                 bounds=bounds,
                 options={"maxiter": FIT_STEPS},
@@ -168,31 +184,43 @@ class NegativeLogPosterior:
         self._values = values
         self._size = size = int(owners.max()) + 1
         self._identity = np.eye(len(values))
-        columns = []
+        # for each hyperparameter, the squared distances between all pairs of points in its coordinates
+        squares_by_parameter = []
         for one in range(size):
-            columns.append(features[:, owners == one])
-        self._squares = np.array([cdist(column, column, "sqeuclidean") for column in columns])
+            coordinates = features[:, owners == one]
+            squares_by_parameter.append(cdist(coordinates, coordinates, "sqeuclidean"))
+        self._squares_by_parameter = np.array(squares_by_parameter)
         self.center = KernelParameters.prior_center(size).vector()
         # standard deviations of the priors of the logarithms
-        self._spread = np.array([1.0] * size + [2.0, 1.0])
+        self._prior_deviations = np.array([1.0] * size + [2.0, 1.0])
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
+        """Return the negative log posterior at a vector of logarithms, up to a constant, and its gradient.
+
+        The vector has a scale for each hyperparameter, then the noise and the signal. The result is `FLAT` with the
+        gradient 0 if the covariance matrix cannot be factorized.
+        """
         size, values = self._size, self._values
-        precisions = np.exp(-2.0 * vector[:size])
+        precisions = np.exp(-2.0 * vector[:size])  # 1 / scale**2
         noise = math.exp(vector[-2])
         signal = math.exp(vector[-1])
-        squares = np.tensordot(precisions, self._squares, 1)
+        squares = np.tensordot(precisions, self._squares_by_parameter, 1)  # distances in units of the scales
         kernel = signal * matern(squares)
         try:
             factor = cholesky(kernel + (noise + JITTER) * self._identity, lower=True)
         except LinAlgError:
             return FLAT, np.zeros_like(vector)
+        # the negative log likelihood of the values, without its constant
         weights = cho_solve((factor, True), values)
-        off_center = (vector - self.center) / self._spread
         misfit = 0.5 * values @ weights + np.log(np.diag(factor)).sum()
-        # The derivative of the misfit by the entries of the kernel, times -2.
-        pull = np.outer(weights, weights) - cho_solve((factor, True), self._identity)
-        slopes = pull * (signal * matern_slope(squares))
-        by_scale = np.tensordot(self._squares, slopes, 2) * precisions
-        gradient = -0.5 * np.array([*by_scale, noise * np.trace(pull), np.vdot(pull, kernel)])
-        return float(misfit + 0.5 * off_center @ off_center), gradient + off_center / self._spread
+        # its derivative by the entries of the kernel, times -2; the chain rule gives those by scales, noise and signal
+        by_entry = np.outer(weights, weights) - cho_solve((factor, True), self._identity)
+        by_square = by_entry * (signal * matern_slope(squares))
+        by_scale = np.tensordot(self._squares_by_parameter, by_square, 2) * precisions
+        by_noise = noise * np.trace(by_entry)
+        by_signal = np.vdot(by_entry, kernel)
+        gradient = -0.5 * np.array([*by_scale, by_noise, by_signal])
+        # the normal priors of the logarithms
+        off_center = (vector - self.center) / self._prior_deviations
+        posterior = float(misfit + 0.5 * off_center @ off_center)
+        return posterior, gradient + off_center / self._prior_deviations
