@@ -539,14 +539,18 @@ class _ChangeListener:
         self._data = _DataComparison(spec.name)
 
     def recall(self, change: Change) -> None:
-        """Update checkpoints and data to compare with a replayed change of an earlier session."""
+        """Remember what a replayed change of an earlier session says of checkpoints and of the trials' data.
+
+        Nothing is deleted, and the user is told nothing.
+        """
         self.keeper.recall(change)
         self._data.compare(change)
 
     def listen(self, change: Change) -> None:
         """Update checkpoints, view and counts with a change that was logged just now, and warn about different data.
 
-        If a trial ended that was trained with other code, also record that in sweep.json.
+        The end of a trial may delete checkpoints, its own or others. If a trial ended that was trained with other code,
+        also record that in sweep.json.
         """
         self.keeper.on(change)
         self._view.on(change.event)
@@ -574,7 +578,7 @@ class _ReuseCounts:
         count.
         """
         match change:
-            # ``memo`` is "sweep/trial", from which the epoch is
+            # ``memo`` is "sweep/trial": the trial of another sweep that has trained the epoch
             case Reported(trial, EpochReported(memo=str(source))) if trial.start.parent is None:
                 self._continued[trial.number] = source.rpartition("/")[0]
             # the end has ``memo`` too if the trial was not trained at all

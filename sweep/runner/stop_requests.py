@@ -45,7 +45,7 @@ class Ending:
 
     @property
     def asked(self) -> bool:
-        """Whether the user has asked to stop; if so, the sweep counts as interrupted."""
+        """Whether the user has asked to stop, by a signal or `sweep stop`; if so, the sweep counts as interrupted."""
         return self._wanted or self._signals.asked
 
     @contextmanager
@@ -289,7 +289,7 @@ class StopRequest:
 
     @property
     def file_name(self) -> str:
-        """Name of the file that stands for the request in the folder or the store."""
+        """Name of the file that stands for the request in the folder or the store, such as ``stop-trial-3-now``."""
         if self.trial is None:
             which = ""
         else:

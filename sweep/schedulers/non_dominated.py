@@ -240,9 +240,10 @@ class NonDominatedPromotionScheduler(PausingScheduler):
         super().observe(event)
 
     def last(self) -> int | None:
-        candidates = frozenset(self._list_candidates())
+        candidates = frozenset(self._list_candidates())  # paused trials that may resume
         if not candidates:
             return None
+        # the best at the highest rung
         for rung in reversed(self._rungs):
             order = self._orders[rung]
             for trial in order.list_best(len(order)):  # all trials of the rung, the best first
@@ -251,7 +252,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
         return None
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
-        if not rest:
+        if not rest:  # any paused trial may still continue
             return {}
         dropped = {}
         for trial, pause in self._paused.items():

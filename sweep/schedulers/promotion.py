@@ -113,7 +113,7 @@ class PausingScheduler(RungScheduler):
         return min(self._list_candidates(), key=order, default=None)
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
-        if not rest:
+        if not rest:  # any paused trial may still continue
             return {}
         dropped = {}
         for trial, pause in self._paused.items():
@@ -372,9 +372,10 @@ class FreezeThawScheduler(PausingScheduler):
 
     def last(self) -> int | None:
         trial = self._choose_best(OPTIMISM)
-        if self._best is None or trial is None:
+        if self._best is None or trial is None:  # none has completed, or none may resume
             return trial
         pause = self._paused[trial]
+        # only if it is predicted, without optimism, to end better than the best that completed
         if pause.loss - self._predict_gains(0.0)[pause.epoch] < self._best:
             return trial
         return None

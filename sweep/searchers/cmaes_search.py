@@ -107,8 +107,9 @@ class CmaesSearcher:
         return count
 
     def suggest(self, number: int) -> Params | None:
-        if number in self._ledger.trials:
+        if number in self._ledger.trials:  # it has started
             return self._ledger.trials[number].params
+        # at first from the distribution, then at random
         draws = chain(self._generate_optimizer_draws(number), uniform_draws(self._seed, number))
         return first_new(
             self._space, draws, self._tried, uniform_numbers(self._seed, number), walk=False
