@@ -145,19 +145,15 @@ def find_checkpoint(
     try:
         manifest = checkpoints.read_verified_manifest(kept[number])
     except checkpoints.Damaged as error:
-        undamaged = []
-        for other in sorted(kept):
-            if _read_manifest(kept[other]):
-                undamaged.append(other)
-        if undamaged:
-            hint = f"kept as well is epoch {_format_numbers(undamaged)}: --epoch {undamaged[-1]}"
-        else:
-            hint = ""
         what = f"the checkpoint of epoch {number} is damaged ({error})"
+        hint = _suggest_undamaged(kept)
         raise InputError.one(f"{folder.name}, trial {trial}", what, hint) from error
     # the log decides; a checkpoint also knows epochs that the log does not, as after a repair
     all_reports = {report.epoch: report for report in manifest.reports} | reports
     sweep = reopen(folder.path.parent, str(folder.path))
+    note = ""
+    if epoch == "best":
+        note = _describe_better_epoch(number, all_reports, sweep.spec)
     return KeptCheckpoint(
         sweep=sweep,
         started=state.start,
@@ -167,7 +163,7 @@ def find_checkpoint(
         epoch=number,
         accumulate=manifest.accumulate,
         metrics=all_reports[number].metrics if number in all_reports else {},
-        note=_describe_better_epoch(number, all_reports, sweep.spec) if epoch == "best" else "",
+        note=note,
     )
 
 
@@ -189,7 +185,7 @@ def begin_trial(
         StoreError: if sweep.json is missing or damaged.
     """
     sweep, notes = kept.sweep, []
-    optimizers = checking.list_own_optimizers(sweep.spec)
+    optimizers = checking.list_own_optimizers(sweep.spec)  # the author's, which belong to the source
     if given is None:
         source = inspect(sweep.spec.trainable, sweep.import_folders, optimizers)
     else:
@@ -284,6 +280,20 @@ def _describe_better_epoch(epoch: int, reports: Mapping[int, EpochReported], spe
         f"its best epoch was {best} ({scores[0]}), of which no checkpoint was kept; this is epoch {epoch} "
         f"({scores[1]}). With checkpoint.every_s: 0 in the sweep file, each epoch is saved, and the best is kept"
     )
+
+
+def _suggest_undamaged(kept: Mapping[int, Path]) -> str:
+    """Return a hint that names the undamaged ones of the checkpoints ``kept``, paths by epoch; "" if there are none.
+
+    It proposes the one of the latest epoch.
+    """
+    undamaged = []
+    for epoch in sorted(kept):
+        if _read_manifest(kept[epoch]) is not None:
+            undamaged.append(epoch)
+    if not undamaged:
+        return ""
+    return f"kept as well is epoch {_format_numbers(undamaged)}: --epoch {undamaged[-1]}"
 
 
 def _read_manifest(path: Path) -> Manifest | None:
