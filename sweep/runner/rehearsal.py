@@ -172,7 +172,7 @@ class Rehearsal:
     ) -> None:
         """Initialize with a new scheduler, which the rehearsal changes.
 
-        ``landscapes`` has one for each objective, or is a random generator if there is no searcher.
+        ``landscapes`` has one for each objective, in their order, or is a random generator if there is no searcher.
         """
         self._setting = setting
         self._scheduler = scheduler

@@ -673,7 +673,7 @@ def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str
 
     The description of the present code replaces the earlier one, also if only that differs. Nothing is told if code and
     versions are the same, or if sweep.json records such a change already. The trials of a changed sweep are not reused
-    by other sweeps.
+    by other sweeps. Raises `StoreError` if sweep.json cannot be read or written.
     """
     info = folder.read_info()
     now = info.changed(source=describe_source(training.source))
@@ -693,7 +693,11 @@ def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str
 
 
 def note_submission(folder: ResultsFolder) -> None:
-    """Record in sweep.json where this session runs: on the cluster to which it was submitted, or not on one."""
+    """Record in sweep.json where this session runs: on the cluster to which it was submitted, or not on one.
+
+    That is taken from the environment of this process. The file is written only if this differs from the session
+    before. Raises `StoreError` if it cannot be read or written.
+    """
     info = folder.read_info()
     submission = Submission.of_this_process()
     if info.submission != submission:
@@ -706,7 +710,7 @@ def note_spec(folder: ResultsFolder, spec: Spec, file: Mapping[str, Value] | Non
     """Write the present spec of a resumed sweep, whose changes are in the log, into sweep.json if it differs.
 
     ``file`` is the resolved sweep file from which the sweep is resumed, if any; it is recorded as well. The spec before
-    the first change is kept.
+    the first change is kept. Raises `StoreError` if sweep.json cannot be read or written.
     """
     info = folder.read_info()
     now = resuming.change_info(info, spec)
@@ -717,14 +721,20 @@ def note_spec(folder: ResultsFolder, spec: Spec, file: Mapping[str, Value] | Non
 
 
 def note_other_code(folder: ResultsFolder) -> None:
-    """Record in sweep.json that some trials were trained with other code, so that other sweeps do not reuse them."""
+    """Record in sweep.json that some trials were trained with other code, so that other sweeps do not reuse any.
+
+    Do nothing if that is recorded already. Raises `StoreError` if sweep.json cannot be read or written.
+    """
     info = folder.read_info()
     if not info.is_mixed:
         folder.write_info(info.changed(source={**info.source, "changed": True}))
 
 
 def _write_configurations(folder: ResultsFolder) -> None:
-    """Write ``configurations.parquet``, the table of configurations with their present ranks."""
+    """Write ``configurations.parquet``, the table of configurations with their present ranks.
+
+    Raises `StoreError` if the log cannot be read or the table cannot be written.
+    """
     tables.write_configurations(
         folder, ranking.make_columns(ranking.rank([analysis.read_sweep(folder)]))
     )

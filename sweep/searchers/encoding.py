@@ -218,7 +218,10 @@ class _Axis:
 
     @property
     def dimensions(self) -> int:
-        """The number of coordinates into which `coordinates` turns a number of this column."""
+        """The number of coordinates into which `coordinates` turns a number of this column.
+
+        It is 1 for a number that always applies, 2 for one that does not, and for a choice the number of values plus 1.
+        """
         if self.is_choice:
             return len(self.values or ()) + 1
         return 1 if self.parameter.when is None else 2
