@@ -502,7 +502,7 @@ class AuxiliaryTrials:
         """Return whether all trials and the confirmation, if there is one, have ended.
 
         ``total`` is the number of trials of the search and the baseline. False if it is None, which means unknown, if
-        fewer have begun, or if any trial is interrupted.
+        fewer have begun, or if any trial runs or is interrupted.
         """
         if total is None:
             return False
@@ -730,7 +730,7 @@ class Pauses:
         trials: Mapping[int, OpenTrial],
         reword: Callable[[str], str] = str,
     ) -> None:
-        """Initialize.
+        """Initialize with the rule: ``searcher`` if it pauses trials, as a population does, else such a ``scheduler``.
 
         Arguments:
             trials: the open trials by number; the caller adds and removes trials.
