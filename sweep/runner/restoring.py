@@ -185,7 +185,8 @@ def begin_trial(
         StoreError: if sweep.json is missing or damaged.
     """
     sweep, notes = kept.sweep, []
-    optimizers = checking.list_own_optimizers(sweep.spec)  # the author's, which belong to the source
+    # the author's optimizers belong to the source
+    optimizers = checking.list_own_optimizers(sweep.spec)
     if given is None:
         source = inspect(sweep.spec.trainable, sweep.import_folders, optimizers)
     else:

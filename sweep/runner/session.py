@@ -282,7 +282,8 @@ class Session:
                     ending.check(self.before)
                     return self._build_and_train(job, view, backend, copy)
             except Exception as error:
-                if ending.lost:  # the session had to end at once, and the error is a consequence of that
+                # the session had to end at once, and the error is a consequence of that
+                if ending.lost:
                     raise StoppedAtOnce(ending.lost) from error
                 raise
             finally:
@@ -399,7 +400,8 @@ class Session:
 
         The earlier results of other sweeps are looked for now; ``view`` shows what was found.
         """
-        first = self.training.first or self.spec  # before the changes in the log, if the sweep is resumed
+        # before the changes in the log, if the sweep is resumed
+        first = self.training.first or self.spec
         return Hooks(
             listen=listener.listen,
             stop=self.ending.tell_workers,
@@ -677,7 +679,8 @@ def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str
     """
     info = folder.read_info()
     now = info.changed(source=describe_source(training.source))
-    if folder.log.exists():  # otherwise the sweep is new, and `run_sweep` has just recorded its provenance
+    # otherwise the sweep is new, and `run_sweep` has just recorded its provenance
+    if folder.log.exists():
         now = now.changed(provenance=sweep_info.provenance(training.import_folders[0]))
     # ``is_mixed``: an earlier session has found such a change; the identity is all that results depend on
     if info.is_mixed or info.identity != now.identity:

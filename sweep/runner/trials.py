@@ -555,7 +555,8 @@ class Upcoming:
         self._first_unstarted = 0  # all trials before this one have started
         self._started_beyond: set[int] = set()  # later trials that have started as well
         self.exhausted = False  # the searcher has no more trials
-        self._suggested: dict[int, Params] = {}  # parameters of the next trials, as far as suggested
+        # parameters of the next trials, as far as suggested
+        self._suggested: dict[int, Params] = {}
         # worker and structure of each running trial, by its number in the log
         self._running: dict[int, tuple[str, str | None]] = {}
         self._held: dict[str, list[str]] = {}  # structures by worker, the most recently used last
@@ -624,7 +625,8 @@ class Upcoming:
 
         Does nothing for a trial that is not running.
         """
-        worker, _ = self._running.pop(trial, ("", None))  # "" if it is not running, which no worker is called
+        # "" if it is not running, which no worker is called
+        worker, _ = self._running.pop(trial, ("", None))
         self._held.pop(worker, None)
 
     def find_next(self) -> tuple[int, Params] | None:
@@ -655,7 +657,8 @@ class Upcoming:
         for name, held in self._held.items():
             if name != worker:
                 others.update(held)
-        unheld: tuple[int, Params] | None = None  # the first trial whose structure no other worker holds
+        # the first trial whose structure no other worker holds
+        unheld: tuple[int, Params] | None = None
         for trial, params in self._iterate_waiting():
             if any(fits_structure(params, structure) for structure in own):
                 return trial, params

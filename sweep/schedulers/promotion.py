@@ -149,7 +149,8 @@ class PausingScheduler(RungScheduler):
         """
         share = get_share(event.measures)  # of the budget; None if minutes are not limited
         if share is not None:
-            if self._used_shares.get(event.trial) == share:  # of the same report as the event before
+            # of the same report as the event before
+            if self._used_shares.get(event.trial) == share:
                 return
             self._used_shares[event.trial] = share
         self._paused.pop(event.trial, None)
@@ -420,7 +421,8 @@ class FreezeThawScheduler(PausingScheduler):
 
     def _describe_pause(self, pause: _Pause) -> str:
         where = describe_standing(self._kind, self._objective, pause.loss, pause.epoch)
-        if self._best is None or pause.loss >= INFEASIBLE:  # none completed, or constraints are not met
+        # none completed, or constraints are not met
+        if self._best is None or pause.loss >= INFEASIBLE:
             return f"{where}, and none was left to go on with"
         predicted = self._objective.from_loss(pause.loss - self._predict_gains(0.0)[pause.epoch])
         best = self._objective.from_loss(self._best)
@@ -437,7 +439,8 @@ class FreezeThawScheduler(PausingScheduler):
         for rung, heap in self._came_to.items():
             while heap:
                 loss, trial = heap[0]
-                if self._paused.get(trial) == _Pause(rung, loss):  # whatever the reason of the pause
+                # it is paused there; the reason of a pause is not compared
+                if self._paused.get(trial) == _Pause(rung, loss):
                     if loss < INFEASIBLE:
                         predictions.append((loss - gains[rung], trial))
                     break

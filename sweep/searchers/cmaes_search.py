@@ -228,10 +228,9 @@ class CmaesSearcher:
 
     def _is_in_space(self, params: Params) -> bool:
         """Return whether each adapted parameter has a value in its domain; others are not looked at."""
-        for one in self._adapted:
-            if one.name not in params or not contains(one.domain, params[one.name]):
-                return False
-        return True
+        return all(
+            one.name in params and contains(one.domain, params[one.name]) for one in self._adapted
+        )
 
     def _get_loss(self, record: TrialState) -> float | None:
         """Return the loss of a trial; infinite if it counts as worse than all others, None if it does not count.

@@ -88,7 +88,8 @@ class GaussianProcess:
         # the jitter keeps the matrix positive definite, also if points are equal and the noise is tiny
         matrix[np.diag_indices_from(matrix)] += math.exp(parameters.noise) + JITTER
         self._factor: Array = cholesky(matrix, lower=True)  # of the covariance matrix
-        self._weights: Array = cho_solve((self._factor, True), values)  # its inverse times the values
+        # the inverse of the matrix times the values
+        self._weights: Array = cho_solve((self._factor, True), values)
 
     def predict(self, features: Array) -> tuple[Array, Array]:
         """Return means and standard deviations of the function at each row of ``features``, without the noise.
@@ -204,7 +205,8 @@ class NegativeLogPosterior:
         precisions = np.exp(-2.0 * vector[:size])  # 1 / scale**2
         noise = math.exp(vector[-2])
         signal = math.exp(vector[-1])
-        squares = np.tensordot(precisions, self._squares_by_parameter, 1)  # distances in units of the scales
+        # squared distances in units of the scales
+        squares = np.tensordot(precisions, self._squares_by_parameter, 1)
         kernel = signal * matern(squares)
         try:
             factor = cholesky(kernel + (noise + JITTER) * self._identity, lower=True)
