@@ -84,6 +84,7 @@ class _Watch:
                 events = self._reader.more()
                 if events is None:  # the log was replaced, and is read from its beginning
                     self._standing = Standing(self._outline)
+                    self._judged = None
                     continue
                 if not events:  # nothing is new
                     return
@@ -93,8 +94,8 @@ class _Watch:
     def holds(self, condition: Condition) -> bool:
         """Return whether a condition is met in the state that `read_on` has read.
 
-        For the condition ``verdict``, the ranking is read from the folder, and only if further trials have ended since
-        the last call. Always pass the same condition.
+        For the condition ``verdict``, the ranking is read from the folder, and only if the number of ended trials has
+        changed, or the log was replaced, since the last call. Always pass the same condition.
         """
         if condition.kind != "verdict":
             return conditions.is_met(condition, self._standing, self._read_ranking)
