@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from sweep.analysis import conditions
 from sweep.analysis.conditions import parse_condition
 from sweep.events import Event, Facts, Status, TrialEnded, TrialStarted
-from sweep.runner import waiting
 from sweep.runner.resuming import StoredSweep
+from sweep.runner.waiting import wait_until
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
@@ -28,19 +29,15 @@ def write(folder: ResultsFolder, events: list[Event]) -> None:
         log.append(events)
 
 
-def test_a_verdict_is_judged_again_after_further_trials_or_another_log(
+def test_a_verdict_is_judged_again_if_the_log_was_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = ResultsFolder.create(tmp_path, "judged", "", {"objectives": []})
-    verdict = parse_condition("verdict", "--until")
-    answers = iter([False, True])
-    monkeypatch.setattr(conditions, "is_met", lambda *_: next(answers))
-    watch = waiting._Watch(StoredSweep(folder, None))
     write(folder, one_ended_trial(seed=1))
-    watch.read_on()
-    assert not watch.holds(verdict)
-    watch.read_on()
-    assert not watch.holds(verdict)  # nothing has ended since, so it is not judged again
-    write(folder, one_ended_trial(seed=2))  # as many trials, but others
-    watch.read_on()
-    assert watch.holds(verdict)
+    judged = [False, True]
+    monkeypatch.setattr(conditions, "is_met", lambda *_: judged.pop(0))
+    # between the two looks: as many trials have ended as before, but they are others
+    monkeypatch.setattr(time, "sleep", lambda _: write(folder, one_ended_trial(seed=2)))
+    verdict = parse_condition("verdict", "--until")
+    found = wait_until(StoredSweep(folder, None), verdict, timeout_s=None, interval_s=1.0)
+    assert found.reached
