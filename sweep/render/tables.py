@@ -427,6 +427,11 @@ def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
     return Grid(tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
+def _format_rank(row: RankedConfiguration) -> str:
+    """Return the rank of a configuration, or "" if it has none."""
+    return str(row.rank) if row.has_rank else ""
+
+
 def _format_status(row: RankedConfiguration) -> str:
     """Return the outcome of a configuration's trials; if they differ, the number of trials for each outcome.
 
