@@ -19,8 +19,14 @@ FEWEST_EPOCHS = 4
 """Epochs of a trial from which on it may pause before it ends."""
 LAST_RUNG = 0.75
 """The share of a training before which the last rung lies."""
-SMALL_BUDGET = 6
-"""Full trainings below which the first rung is lower: ranks are less sure there, and more configurations are seen."""
+FIRST_RUNG = 9
+"""The first rung is after the first of so many parts of a training."""
+LOWER_FIRST_RUNGS = ((6, 27), (15, 18))
+"""Budgets in full trainings, ascending, and the parts of a training if there is less to spend.
+
+The less there is to spend, the lower the first rung: ranks are less sure there, and more configurations are seen. The
+measurements are in docs/search.md.
+"""
 MIN_COMPLETED = 3
 """Trials that train to the end at least."""
 
@@ -67,8 +73,8 @@ def choose_automatically(
     ``objectives`` is the number of metrics. ``epochs`` is the length of a trial. Pass ``minutes`` only if nothing else
     ends trials: ``epochs`` is then 100, and rungs are in hundredths of the minutes. ``has_rule`` says that the file
     names a rule, ``has_prior`` that it has a `prior`, and ``lengths_differ`` that trials train for different numbers of
-    epochs. ``budget_epochs`` is the file's limit on the epochs of all trials together, or None without one; if it is
-    less than `SMALL_BUDGET` times ``epochs``, the first rung is lower.
+    epochs. ``budget_epochs`` is the file's limit on the epochs of all trials together, or None without one; a small one
+    lowers the first rung (`LOWER_FIRST_RUNGS`).
     """
     if objectives > 1:
         tpe_line = f"tpe, chosen by auto: {objectives} metrics, and gp optimizes one"
@@ -92,10 +98,8 @@ def choose_automatically(
             f"none, chosen by auto: {counted(epochs, 'epoch')} a trial leave nothing to save"
         )
         return Automatic("gp", NoTermination(), (gp_line, too_short_line))
-    is_small = budget_epochs is not None and budget_epochs < SMALL_BUDGET * epochs
     rule = AshaPromotion(
-        # A ninth of the epochs or, with a small budget, a twenty-seventh.
-        min_iter=math.ceil(epochs / ETA ** (3 if is_small else 2)),
+        min_iter=_choose_first_rung(epochs, budget_epochs),
         max_iter=math.ceil(LAST_RUNG * epochs)
         - 1,  # the last epoch that is before `LAST_RUNG`, not at it
         eta=float(ETA),
@@ -109,3 +113,15 @@ def choose_automatically(
         places = f"{rungs} hundredths of the {minutes:g} minutes"
     why = f"a third of the trials goes on from {places}, and {MIN_COMPLETED} at least train to the end"
     return Automatic("gp", rule, (gp_line, f"asha_promotion, chosen by auto: {why}"))
+
+
+def _choose_first_rung(epochs: int, budget_epochs: int | None) -> int:
+    """Return the epoch of the first rung for trials of ``epochs`` epochs.
+
+    ``budget_epochs`` is the limit on the epochs of all trials together, or None without one.
+    """
+    if budget_epochs is not None:
+        for trainings, parts in LOWER_FIRST_RUNGS:
+            if budget_epochs < trainings * epochs:
+                return math.ceil(epochs / parts)
+    return math.ceil(epochs / FIRST_RUNG)
