@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 CLEARLY = 0.9  # confidence of the lower bound of a spread
 FIRST_SEEDS = 2  # number of seeds at the first look; fewer show no spread
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # differences up to this share of the largest mean may be errors of rounding
 
 
 @dataclass(frozen=True, slots=True)
 class RaceState:
     """The state of a race after some of its seeds; smaller losses are better."""
 
-    leader: int
+    leader: int  # index of the configuration with the smallest mean loss
     behind: tuple[float, ...]  # for each configuration, its mean minus the leader's
     # for each, half the width of the interval of that difference; infinite if nothing can be told yet
     half: tuple[float, ...]
@@ -46,13 +46,16 @@ def look_at_race(
 ) -> RaceState:
     """Return the state of a race after some of its seeds: the leader, and the configurations that drop out.
 
-    Configurations are named by their indices in ``losses``. With one seed, or one configuration, none drops out.
+    Configurations are named by their indices in ``losses``. The leader is the one with the smallest mean, the first of
+    several. Another one drops out if its mean is further from the leader's than half the width of the interval of
+    this difference. With one seed, or one configuration, all half widths are infinite and none drops out. Losses must
+    be finite.
 
     Arguments:
         losses: of shape (configurations left, seeds so far), neither of them 0; lower is better.
         seeds: the number of seeds if the race runs to its end.
-        equal_tells: whether equal differences tell configurations apart even if they are few, as in the first version
-            of the race.
+        equal_tells: whether differences to the leader that are equal in all seeds tell configurations apart even if the
+            seeds are few, as in the first version of the race.
     """
     import numpy as np
 
@@ -69,7 +72,7 @@ def look_at_race(
     rounding = _ROUNDING * float(np.abs(means).max())
     # A configuration drops out if it is further behind than half the width of its interval.
     half = np.full(left, math.inf)
-    freedom = (left - 1) * (done - 1)
+    freedom = (left - 1) * (done - 1)  # of the residuals below
     if freedom and done >= FIRST_SEEDS:
         # The variance of the difference of two configurations in one seed, from all of them: what is left of a loss
         # after the means of its configuration and its seed, and twice that, because a difference has two losses.
@@ -92,7 +95,7 @@ def look_at_race(
 
 
 def _scale_all_up(values: npt.NDArray[np.float64], scale: float) -> tuple[float, ...]:
-    """Return the values times ``scale``, finite ones limited to the largest float."""
+    """Return the values times ``scale``, finite ones limited to the largest float; others stay as they are."""
     scaled = []
     for value in values.tolist():
         if math.isfinite(value):
@@ -105,9 +108,9 @@ def can_tell_without_spread(left: int, done: int) -> bool:
     """Return whether ``done`` equal differences, which have no spread, are enough to tell two configurations apart.
 
     ``done`` is the number of seeds so far, ``left`` the number of configurations that are still in the race. Scores
-    such as an accuracy have few values, so a few equal differences do not mean that there is no spread. What counts
-    then is in how many seeds the leader was ahead, as in a sign test. All looks share one level, because a leader that
-    was ahead in all seeds was so at each earlier look.
+    such as an accuracy have few values, so a few equal differences do not mean that there is no spread. So this is a
+    two-sided sign test in which the leader was ahead in all seeds, at 5 % divided by the number of pairs. That level is
+    not divided among the looks too, because a leader that was ahead in all seeds was so at each earlier look.
     """
     return 2.0 ** (1 - done) <= ALPHA / _count_pairs(left)
 
@@ -118,11 +121,11 @@ def _count_pairs(left: int) -> float:
 
 
 def compute_race_level(left: int, seeds: int) -> float:
-    """Return the error level of each interval, so that any interval of a race misses with at most 5 %.
+    """Return the probability of error of each interval, with which at most 5 % of races have any interval that misses.
 
-    The 5 % are divided among the looks of a race over ``seeds`` seeds, and among the pairs of the ``left``
-    configurations that are left, of which there are fewer the more have dropped out. This is valid by the sequential
-    rejection of Goeman and Solari, Annals of Statistics 38, 2010.
+    The 5 % are divided among the looks of a race over ``seeds`` seeds, of which the first is after `FIRST_SEEDS`, and
+    among the pairs of the ``left`` configurations that are still in the race. Using fewer pairs once some have dropped
+    out is valid by the sequential rejection of Goeman and Solari, Annals of Statistics 38, 2010.
     """
     looks = max(seeds - FIRST_SEEDS + 1, 1)
     return ALPHA / looks / _count_pairs(left)

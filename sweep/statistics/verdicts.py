@@ -70,20 +70,23 @@ class Compared(Struct, frozen=True):
 def compare_configurations(
     table: Table[K], *, maximize: bool, best: K | None = None, folds: int = 0
 ) -> dict[K, Compared]:
-    """Return the verdict on each configuration; ``best`` is by default the one with the best mean.
+    """Return the verdict on each configuration that has scores, in the order of ``table``; {} if none has.
 
-    ``table`` has the scores of each configuration by seed; ``maximize`` says whether larger ones are better.
-    Configurations without scores are left out. If any has scores, ``best`` must have some, or a KeyError is raised.
-    ``folds`` is the number of folds of a cross-validation, 0 if there is none, and not 1. The scores of a
-    cross-validation share examples, so differences are tested by the t-test of Nadeau and Bengio, otherwise by
-    permuting signs. A configuration with fewer seeds in common with the best than a verdict needs is undecided. Any
-    other one is worse if its adjusted p-value (`_step_down`, times the result of `_count_groups`) is at most 5 %, and
-    ties otherwise. A difference that is too large for a float is the largest one.
+    ``table`` has the scores of each configuration by seed; ``maximize`` says whether larger ones are better. ``best``
+    is the configuration with which the others are compared, by default the one with the best mean, the first of
+    several. Raises KeyError if it has no scores but others have. ``folds`` is the number of folds of a
+    cross-validation, 0 if there is none, and not 1. The scores of a cross-validation share examples, so differences are
+    tested by the t-test of Nadeau and Bengio, otherwise by permuting signs.
+
+    A configuration with fewer seeds in common with the best than a verdict needs is undecided: `LEAST` with folds,
+    otherwise the result of `count_seeds_needed`. Any other one is worse if its adjusted p-value (`_step_down`, times
+    the result of `_count_groups`) is at most 5 %, and ties otherwise. The best one itself is best if at least one other
+    is not undecided. A difference that is too large for a float becomes the largest float.
     """
     scored = {name: scores for name, scores in table.items() if scores}
     if not scored:
         return {}
-    sign = -1.0 if maximize else 1.0
+    sign = -1.0 if maximize else 1.0  # with it, the smaller of two scores is better
     leader = best
     if leader is None:
         leader = min(scored, key=lambda name: sign * compute_mean(scored[name].values()))
@@ -91,7 +94,7 @@ def compare_configurations(
     shared = compute_fold_correction(folds)
     groups = _count_groups(scored)
     needed = LEAST if folds else count_seeds_needed(groups)
-    differences = {}
+    differences = {}  # of each configuration's scores to the leader's, divided by the scale
     scales = {}
     for name in others:
         differences[name], scales[name] = _scale_differences(scored[name], scored[leader])
@@ -107,7 +110,8 @@ def compare_configurations(
         values = differences[name]
         test = tests.get(name)
         # one without a test has too few seeds; with enough seeds, it is tested together with all others
-        more = estimate_more_seeds(values, len(compared) if test else len(others), shared)
+        comparisons = len(compared) if test else len(others)
+        more = estimate_more_seeds(values, comparisons, shared)
         if more is not None:
             more = max(more, needed - len(values))
         comparison = _make_comparison(values, scales[name], shared, more)
@@ -127,12 +131,13 @@ def _count_groups(scored: Table[K]) -> int:
     configurations, it tends to be the one whose differences are large by chance. So its p-values are multiplied by
     the number of groups (Bonferroni).
     """
-    # of each group, the seeds of its configurations
+    # for each group, the set of seeds of each of its configurations
     groups: list[list[set[Hashable]]] = []
     for scores in scored.values():
         seeds = set(scores)
-        if len(seeds) < LEAST:
+        if len(seeds) < LEAST:  # too few to be connected to any other
             continue
+        # the configuration joins all groups to which it is connected into one
         joined = [seeds]
         apart = []
         for group in groups:
@@ -150,14 +155,16 @@ class _Test:
 
     p: float
     adjusted: float
-    error: float | None
+    error: float | None  # standard error of a p-value of 0.05; None if no signs were drawn
 
 
 def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dict[K, _Test]:
-    """Return the sign tests of the configurations in ``behind``, by name; {} if that is empty.
+    """Return the sign tests of the configurations in ``behind`` against the best one, by name; {} if that is empty.
 
     ``scored`` has exactly these and the best configuration, which comes first. ``behind`` is True for configurations
-    with a worse mean than the best one's, over their common seeds.
+    with a worse mean than the best one's, over their common seeds. ``maximize`` says whether larger scores are better.
+    The adjusted p-values are those of `_step_down`. All tests have the same sampling error, the largest of the sets'
+    tests; it is None if all signs were permuted and none drawn.
     """
     if not behind:
         return {}
@@ -168,13 +175,13 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
     names = list(scored)
     table = _align_scores(scored)
     if not maximize:
-        table = -table
-    place = {name: at for at, name in enumerate(names)}
-    errors: list[float] = []
+        table = -table  # larger is better from here on
+    column = {name: index for index, name in enumerate(names)}
+    errors: list[float] = []  # filled by `test`
 
     def test(left: Sequence[K]) -> tuple[float, K]:
         """Test a set of configurations for equality; return the p-value and the configuration furthest behind."""
-        found = permutations.check_equality(table[:, [place[name] for name in left]])
+        found = permutations.check_equality(table[:, [column[name] for name in left]])
         if found.error is not None:
             errors.append(found.error)
         return found.p, left[found.furthest]
@@ -196,18 +203,20 @@ def _test_by_folds(
 ) -> dict[K, _Test]:
     """Return the tests of the configurations in ``behind`` by t-tests of Nadeau and Bengio, by name.
 
-    ``scored`` has exactly these and the best configuration, ``first``; ``behind`` is as in `_test_by_signs`, ``shared``
-    as in `compute_mean_interval`. The p-value of a set is the smallest one of a comparison with the best, times the
-    number of pairs of the set, at most 1.
+    ``scored`` has exactly these and the best configuration, ``first``. ``behind`` is True for configurations with a
+    worse mean than the best one's, over their common seeds. ``shared`` is the result of `compute_fold_correction`. The
+    adjusted p-values are those of `_step_down`, where the p-value of a set is the smallest one of a comparison with the
+    best, times the number of pairs of the set, at most 1. There is no sampling error.
     """
-    single = {}
+    single = {}  # the p-value of each comparison with the best
     for name in behind:
         single[name] = compute_t_test(_scale_differences(scored[name], scored[first])[0], shared)
 
     def test(left: Sequence[K]) -> tuple[float, K]:
         """Test a set of configurations for equality; return the p-value and the configuration furthest behind."""
         furthest = min((name for name in left if name != first), key=single.__getitem__)
-        return min(single[furthest] * len(left) * (len(left) - 1) / 2, 1.0), furthest
+        p = single[furthest] * len(left) * (len(left) - 1) / 2  # times the number of pairs
+        return min(p, 1.0), furthest
 
     adjusted = _step_down(list(scored), behind, test)
     tests = {}
@@ -221,12 +230,12 @@ def _step_down(
 ) -> dict[K, float]:
     """Test smaller and smaller sets, each time removing the configuration furthest behind; return adjusted p-values.
 
-    ``test`` returns the p-value of a set and the configuration to remove. The adjusted p-value is the largest p-value
-    of the sets up to its removal, 1 for configurations that are not removed; there is one for each of ``names``.
+    ``test`` returns the p-value of a set and the configuration to remove. The adjusted p-value of a configuration is
+    the largest p-value of the sets up to its removal, 1 if it is not removed; there is one for each of ``names``.
 
-    Removal stops when a p-value is 1 or one configuration is left. If seeds are missing, the one to remove may be the
-    best one by its mean, or ahead of the best one over their common seeds (``behind`` is False or lacks it). Then no
-    further one is removed either.
+    Removal stops when a p-value is 1 or one configuration is left. It also stops if the one to remove is the best one
+    by its mean, which ``behind`` lacks, or is ahead of the best one over their common seeds, so that ``behind`` is
+    False. Both may be so if seeds are missing.
     """
     adjusted = dict.fromkeys(names, 1.0)
     left = list(names)
@@ -267,7 +276,8 @@ def compute_differences(scores: Scores, others: Scores) -> list[float]:
 def _scale_differences(scores: Scores, others: Scores) -> tuple[list[float], float]:
     """Return the differences as `compute_differences` does, divided by a scale, and the scale.
 
-    It is 1 unless scores are so large that their differences or squares may be too large for a float.
+    The list is empty if no seed is common. The scale is 1 unless scores are so large that their differences or squares
+    may be too large for a float.
     """
     scale = choose_scale([*scores.values(), *others.values()])
     scaled = {seed: score / scale for seed, score in scores.items()}
@@ -280,9 +290,10 @@ def _make_comparison(
 ) -> Compared:
     """Return a comparison that has no verdict yet: the mean of the differences, with its 95 % interval if it has one.
 
-    It is "undecided". ``differences`` are divided by ``scale``. ``shared`` is the correction for scores of folds, as in
-    `compute_mean_interval`; ``more`` is the number of further seeds that would decide, if the difference is as it
-    seems.
+    ``differences`` were divided by ``scale``, which is undone in the result. ``shared`` is the result of
+    `compute_fold_correction`, 0 without folds. ``more`` is the number of further seeds that would decide, if the
+    difference is as it seems. The verdict is "undecided", by reason of too few seeds. Without differences the reason is
+    that no seed is common, and the mean and interval are None.
     """
     count = len(differences)
     if not count:
@@ -299,7 +310,11 @@ def _make_comparison(
 
 
 def _add_verdict(comparison: Compared, test: _Test | None, groups: int) -> Compared:
-    """Return a comparison with the verdict of its test, if it has one; ``groups`` is as in `_count_groups`."""
+    """Return a copy of a comparison with the p-values and the verdict of ``test``; if that is None, the comparison.
+
+    The adjusted p-value is multiplied by ``groups``, the result of `_count_groups`, and is at most 1. The verdict is
+    "worse" if it is at most 5 %, and `more` becomes None. Otherwise the verdict is "ties".
+    """
     if test is None:
         return comparison
     adjusted = min(test.adjusted * groups, 1.0)
@@ -313,7 +328,8 @@ def _describe_leader(seeds: int, others: Iterable[Compared]) -> Compared:
     """Return the entry of the best configuration, which has scores with ``seeds`` seeds.
 
     ``others`` are the comparisons of all other configurations with it. Its verdict is "best" if at least one of
-    ``others`` is decided, otherwise "undecided".
+    ``others`` is not undecided. Otherwise it is "undecided", with the reason that there are too few seeds, or that
+    there is nothing to compare with if no other has a seed in common.
     """
     verdicts = [one.verdict for one in others if one.seeds]
     if not verdicts:
@@ -330,20 +346,23 @@ def compare_fronts(
     front: Collection[K],
     folds: Mapping[K, int] | None = None,
 ) -> dict[K, Compared]:
-    """Return the verdict on each configuration that has scores in all objectives.
+    """Return the verdict on each configuration that has scores in all objectives, in the order of the first table.
 
     ``tables`` has the scores of each objective, with the same seeds for a configuration in all of them; ``maximize``
-    says for each whether larger scores are better. ``folds`` is the number of folds of each configuration, as in
-    `compare_configurations`, by default 0; those with different numbers must have no seed in common. The configurations
-    of the Pareto ``front``, which must have scores, are best if there are enough seeds, since no other has better means
-    in all objectives. Another one is worse if a configuration of the front has better means in all of them and each
-    difference is significant. Its p-value is the largest one of these differences (Berger, Technometrics 24, 1982),
-    and the smallest of these over the front. It is adjusted by the number of all pairs, since the front was chosen by
-    the same scores.
+    says for each whether larger scores are better. ``folds`` is the number of folds of each configuration, None if
+    there are none; configurations with different numbers must have no seed in common. ``front`` has the configurations
+    of the Pareto front, which must have scores.
+
+    A configuration with fewer seeds in common than a verdict needs is undecided: with each of the front, or, if it is
+    on the front itself, with each other one. Otherwise, those of the front are best, since no other has better means in
+    all objectives. Another one is worse if one of the front has better means in all of them and each difference is
+    significant, and ties otherwise. Its p-value is the largest one of these differences (Berger, Technometrics 24,
+    1982), and the smallest of these over the front. It is adjusted by the number of all pairs, since the front was
+    chosen by the same scores. Differences and intervals are not given.
     """
     names = list(tables[0])
     for table in tables:
-        names = [name for name in names if table.get(name)]
+        names = [name for name in names if table.get(name)]  # those that have scores
     pairs = len(names) * (len(names) - 1) // 2
     found = {}
     for name in names:
@@ -352,20 +371,15 @@ def compare_fronts(
             needed = LEAST
         else:
             needed = count_seeds_needed(pairs)
+        # One of the front is compared with all others, because none is better than it in all objectives.
+        rivals = names if name in front else front
+        # the number of seeds in common with each rival, which is the same in all objectives
         common = {
-            one: len(compute_differences(tables[0][name], tables[0][one]))
-            for one in front
-            if one != name
+            rival: len(compute_differences(tables[0][name], tables[0][rival]))
+            for rival in rivals
+            if rival != name
         }
         most = max(common.values(), default=0)
-        # no other is better in all objectives than one of the front, which is therefore compared with all others
-        if name in front:
-            others = (
-                len(compute_differences(tables[0][name], tables[0][one]))
-                for one in names
-                if one != name
-            )
-            most = max(others, default=0)
         if name in front and not most:
             found[name] = Compared(
                 Verdict.UNDECIDED, len(tables[0][name]), undecided="nothing to compare with"
@@ -375,13 +389,12 @@ def compare_fronts(
         elif name in front:
             found[name] = Compared(Verdict.BEST, len(tables[0][name]))
         else:
-            # not empty, because ``most`` is one of these counts
-            tested = [one for one, count in common.items() if count >= needed]
             p_values = []
-            for one in tested:
-                scores = [(table[name], table[one]) for table in tables]
-                p_values.append(_test_domination(scores, maximize, folds_each))
-            p = min(p_values)
+            for rival, count in common.items():
+                if count >= needed:
+                    scores = [(table[name], table[rival]) for table in tables]
+                    p_values.append(_test_domination(scores, maximize, folds_each))
+            p = min(p_values)  # not empty, because ``most`` is one of the counts
             adjusted = min(p * pairs, 1.0)
             if adjusted <= ALPHA:
                 verdict = Verdict.WORSE
@@ -394,24 +407,25 @@ def compare_fronts(
 def _test_domination(
     scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int
 ) -> float:
-    """Test whether one configuration is better than another in all objectives; return the p-value.
+    """Test whether one configuration is worse than another in all objectives; return the p-value.
 
-    ``scores`` has for each objective the scores of the worse configuration and those of the better one, and
-    ``maximize`` whether larger ones are better. They must have common seeds, the same ones in all objectives. ``folds``
-    is as in `compare_configurations`. The p-value is the largest of the objectives' p-values, or 1 if a mean of the
-    second configuration is not better.
+    ``scores`` has for each objective the pair of the one configuration's scores and the other's, and ``maximize``
+    whether larger ones are better. They must have common seeds, the same ones in all objectives. ``folds`` is the
+    number of folds, 0 without a cross-validation. The p-value is the largest of the objectives' two-sided p-values, or
+    1 if the first configuration's mean is better or equal in any objective.
     """
-    values = []
+    differences = []  # a list for each objective
     for one, other in scores:
-        values.append(_scale_differences(one, other)[0])  # no p-value depends on the scale
-    for mean, high in zip(map(compute_mean, values), maximize, strict=True):
-        # the first one's mean is equal, or higher where higher is better, or lower where lower is better
-        if mean == 0 or (mean > 0) == high:
+        differences.append(_scale_differences(one, other)[0])  # no p-value depends on the scale
+    for mean, larger_is_better in zip(map(compute_mean, differences), maximize, strict=True):
+        is_better = (mean > 0) == larger_is_better
+        if mean == 0 or is_better:
             return 1.0
     if folds:
-        return max(compute_t_test(one, compute_fold_correction(folds)) for one in values)
+        shared = compute_fold_correction(folds)
+        return max(compute_t_test(values, shared) for values in differences)
     import numpy as np
 
     from sweep.statistics import permutations
 
-    return float(permutations.check_differences(np.array(values).T).p.max())
+    return float(permutations.check_differences(np.array(differences).T).p.max())
