@@ -9,7 +9,10 @@ class Closing:
     """Base class of context managers that call `close` at the end of the block."""
 
     def close(self) -> None:
-        """Release what the object holds; called at the end of the block. Subclasses must implement it."""
+        """Release what the object holds; called at the end of the block, also if the block raises.
+
+        Subclasses must implement it.
+        """
         raise NotImplementedError  # subclasses implement it
 
     def __enter__(self) -> Self:

@@ -71,7 +71,11 @@ class Numbers:
 
         Rows that were never set are null. The values are int64 or float64; those of null rows have no meaning.
         """
-        values = np.zeros(rows, dtype=np.int64 if self._values.typecode == "q" else np.float64)
+        if self._values.typecode == "q":
+            dtype: npt.DTypeLike = np.int64
+        else:
+            dtype = np.float64
+        values = np.zeros(rows, dtype=dtype)
         null = np.ones(rows, dtype=np.bool_)
         known = min(rows, len(self._valid))
         # Copied, because a column cannot grow as long as NumPy has a view of it.
@@ -87,7 +91,10 @@ class Objects(Generic[T]):
         self._values: list[T | None] = []
 
     def set(self, row: int, value: T | None) -> None:
-        """Set the value of the row with index ``row``; missing rows before it are added as None."""
+        """Set the value of the row with index ``row``; missing rows before it are added as None.
+
+        A text of up to 40 characters is interned, so that equal ones share memory.
+        """
         self._values.extend([None] * (row + 1 - len(self._values)))
         # Short texts, such as statuses and nodes, are the same in many rows; longer ones, such as errors, seldom are.
         if type(value) is str and len(value) <= 40:
@@ -143,10 +150,13 @@ NOT_MEASURED = (*EPOCH_KEYS, "timestamp")
 def column_of_measure(name: str) -> str:
     """Return the column of metrics.parquet for the measure ``name``.
 
-    It is ``name`` itself, or ``measure.NAME`` if ``name`` is that of another column or begins with ``metric.``.
+    It is ``name`` itself, or ``measure.NAME`` if ``name`` is that of a column that every sweep has or begins with
+    ``metric.``.
     """
-    taken = name in (*EPOCH_KEYS, *EPOCH_FIELDS) or name.startswith("metric.")
-    return f"measure.{name}" if taken else name
+    is_taken = name in (*EPOCH_KEYS, *EPOCH_FIELDS) or name.startswith("metric.")
+    if is_taken:
+        return f"measure.{name}"
+    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +172,7 @@ class EventTime:
         """Return the seconds from an earlier event to this one, at least 0, without the time between sessions.
 
         They are measured by the drivers' monotonic clocks if both events have a time of that clock, otherwise by the
-        events' timestamps.
+        events' timestamps. The result is 0 if ``earlier`` is in fact later.
         """
         if self.by_driver_s is not None and earlier.by_driver_s is not None:
             return max(self.by_driver_s - earlier.by_driver_s, 0.0)
@@ -196,7 +206,9 @@ class ActiveTime:
     def observe(self, event: Event) -> None:
         """Extend the total to the time of ``event``, the next event of the log.
 
-        The time between two sessions does not count. What a person does and evaluations on test data change nothing.
+        That is the driver's own clock if the event has its time, otherwise the timestamp of the event. The time between
+        two sessions does not count, and the total never becomes smaller. What a person does and evaluations on test
+        data change nothing.
         """
         if isinstance(event, SteeringEvent | ModelTested):
             return
@@ -219,6 +231,7 @@ class TrialRows:
 
     def __init__(self, objectives: Objectives) -> None:
         self._objectives = objectives
+        # for each metric, whether larger values are better; None if that is unknown
         self._maximizes: dict[str, bool | None] = {}
         self.row: dict[int, int] = {}  # index of each trial's row
         self.texts: dict[str, Objects[str]] = {name: Objects() for name in TRIAL_TEXTS}
@@ -233,14 +246,14 @@ class TrialRows:
         self.overhead: dict[str, Numbers] = {}
         self.numerics: dict[str, Objects[str]] = {}
         self.added_up: dict[str, Numbers] = {}  # over all epochs trained in this sweep
-        self._trained = Numbers("d")  # sum of the epochs' time_s
-        self._begun: Objects[EventTime] = Objects()  # start of the trial
-        self._heard: Objects[EventTime] = Objects()  # last event of the trial
-        self._ends = Numbers("q")  # number of interruptions and ends
-        self._others = Numbers("d")  # share of other trials of its group in the last epoch
-        self._first_others = Numbers("d")  # the same for its first epoch
-        self._others_s = Numbers("d")  # seconds of its duration charged to those other trials
-        self._timed = Numbers("d")  # seconds in which examples were counted
+        self._epochs_s = Numbers("d")  # sum of the epochs' time_s
+        self._start_times: Objects[EventTime] = Objects()  # start of the trial
+        self._last_event_times: Objects[EventTime] = Objects()  # last event of the trial
+        self._end_counts = Numbers("q")  # number of interruptions and ends
+        self._others_share = Numbers("d")  # share of other trials of its group in the last epoch
+        self._first_others_share = Numbers("d")  # the same for its first epoch
+        self._others_charged_s = Numbers("d")  # seconds of its duration charged to those other trials
+        self._counted_s = Numbers("d")  # seconds in which examples were counted
         self.pauses_s = 0.0  # total seconds between sessions so far
         self.earlier_s = 0.0  # total seconds of earlier sessions
 
@@ -267,8 +280,8 @@ class TrialRows:
         self.integers["epochs"].set(row, 0)
         self.floats["started_at"].set(row, event.time)
         moment = self._make_event_time(event)
-        self._begun.set(row, moment)
-        self._heard.set(row, moment)
+        self._start_times.set(row, moment)
+        self._last_event_times.set(row, moment)
         for name, param in event.params.items():
             self.params.setdefault(name, Objects()).set(row, param)
         self.null_params.set(row, names_of_nulls(event.params))
@@ -276,20 +289,19 @@ class TrialRows:
     def add_epoch(self, trial: TrialState, event: EpochReported) -> int:
         """Update a trial's row with the epoch in ``event``; return the row's index.
 
-        ``trial`` is the state of the trial after ``event``. If it was interrupted before, it has resumed: in its row,
-        the status becomes ``running``, the reason ``""``, and ``ended_at``, ``duration_s`` and ``train_s`` become null.
-        An epoch that was trained in an earlier sweep (``event.memo``) adds nothing to the seconds, energy and cost of
-        the trial. Raises KeyError if the trial has no row.
+        ``trial`` is the state of the trial after ``event``. If the status in the row is not ``running``, the trial has
+        resumed: the status becomes ``running``, the reason ``""``, and ``ended_at``, ``duration_s`` and ``train_s``
+        become null. An epoch that was trained in an earlier sweep (``event.memo``) is counted in ``memo_epochs``, and
+        adds nothing to the seconds, energy and cost of the trial. Raises KeyError if the trial has no row.
         """
         row = self.row[event.trial]
         self.integers["epochs"].set(row, trial.reported)
         # otherwise it was trained in an earlier sweep, and has cost nothing in this one
         if event.memo is None:
-            _add_amount(self._trained, row, event.time_s)
+            _add_amount(self._epochs_s, row, event.time_s)
             # Before the status changes below: whether the trial was interrupted matters here.
-            self._charge_others(
-                row, self._make_event_time(event), event.measures.get("together", 1.0), event.time_s
-            )
+            together = event.measures.get("together", 1.0)  # trials that were trained as one program
+            self._charge_others(row, self._make_event_time(event), together, event.time_s)
             for name in ADDED_UP:
                 if name in event.measures:
                     _add_amount(
@@ -298,9 +310,9 @@ class TrialRows:
         else:
             self.texts["memo"].set(row, event.memo)
             self.integers["memo_epochs"].set(row, (self.integers["memo_epochs"].get(row) or 0) + 1)
-        if event.examples_per_s is not None:
+        if event.examples_per_s is not None:  # of a memo, too
             # The mean is weighted by time, so the rate is converted to a number of examples.
-            _add_amount(self._timed, row, event.time_s)
+            _add_amount(self._counted_s, row, event.time_s)
             _add_amount(self.floats["examples"], row, event.examples_per_s * event.time_s)
         for name, value in event.metrics.items():
             self._set_metric(row, name, value)
@@ -315,7 +327,8 @@ class TrialRows:
         """Update a trial's row with its end or interruption: status, error, times, and the facts of its worker.
 
         Facts that are None leave their columns as they were. An ``error`` that is None removes that of an earlier try.
-        Overhead is added to that of earlier ends. Raises KeyError if the trial has no row.
+        The seconds of each part of the overhead are added to those of earlier ends. The times are those of
+        `_set_times_at_end`. Raises KeyError if the trial has no row.
         """
         row = self.row[event.trial]
         moment = self._make_event_time(event)
@@ -340,13 +353,9 @@ class TrialRows:
         if facts.strategy is not None:  # otherwise it is unknown how it was trained
             self.flags["reproducible"].set(row, facts.reproducible)
         # added up: a worker counts from the last resumption on
-        for (
-            part,
-            seconds,
-        ) in facts.overhead_s.items():
-            _add_amount(
-                self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds
-            )
+        for part, seconds in facts.overhead_s.items():
+            column = self.overhead.setdefault(part.removesuffix("_s"), Numbers("d"))
+            _add_amount(column, row, seconds)
         for name, text in facts.numerics.items():
             self.numerics.setdefault(name, Objects()).set(row, text)
         self._set_times_at_end(row, event, moment)
@@ -358,11 +367,14 @@ class TrialRows:
         self.flags["starred"].set(row, trial.starred)
 
     def set_test_metrics(self, trial: TrialState) -> None:
-        """Copy the metrics of ``trial`` on the test data to its row, which must exist."""
+        """Copy the metrics of ``trial`` on the test data to its row, which must exist; other columns stay."""
         _set_all(self.tested, self.row[trial.number], trial.tested)
 
     def _make_event_time(self, event: TrialStarted | EpochReported | TrialEnded) -> EventTime:
-        """Return the time of ``event`` without the time between sessions, by means of `pauses_s` and `earlier_s`."""
+        """Return the time of ``event`` without the time between sessions, by means of `pauses_s` and `earlier_s`.
+
+        It has no time by the driver's clock if the event has none, as in early logs.
+        """
         if event.driven_s is None:
             by_driver_s = None
         else:
@@ -372,13 +384,14 @@ class TrialRows:
     def _set_times_at_end(self, row: int, event: TrialEnded, moment: EventTime) -> None:
         """Set ``ended_at``, ``duration_s`` and ``train_s`` in a trial's row; ``moment`` is the time of ``event``.
 
-        If this is the trial's first end or interruption, and comes in the session in which the trial started, its start
-        is corrected to when its worker began, as far as that is known, and ``train_s`` is what the worker has measured.
-        Otherwise, ``train_s`` becomes null.
+        If this is the trial's first end or interruption, and comes in the session in which the trial started,
+        ``started_at`` is corrected to when its worker began, as far as that is known, and ``train_s`` is what the
+        worker has measured. Otherwise, ``train_s`` becomes null. ``duration_s`` is the time since the start, without
+        the time between sessions.
         """
-        begun = self._begun.get(row) or moment
+        begun = self._start_times.get(row) or moment
         facts = event.facts
-        is_first = not self._ends.get(row) and begun.session_s == moment.session_s
+        is_first = not self._end_counts.get(row) and begun.session_s == moment.session_s
         if is_first and facts.started is not None:
             # A worker begins a trial later than the driver starts it.
             waited_s = facts.started - (self.floats["started_at"].get(row) or 0.0)
@@ -386,11 +399,11 @@ class TrialRows:
             if facts.lived_s is not None:
                 waited_s = moment.since(begun) - facts.lived_s
             # The wait is no longer part of the duration, so what `_charge_others` counted of it is taken back.
-            _add_amount(self._others_s, row, -waited_s * (self._first_others.get(row) or 0.0))
+            _add_amount(self._others_charged_s, row, -waited_s * (self._first_others_share.get(row) or 0.0))
             self.floats["started_at"].set(row, facts.started)
             begun = begun.after(waited_s)
-            self._begun.set(row, begun)
-        self._ends.set(row, int(self._ends.get(row) or 0) + 1)
+            self._start_times.set(row, begun)
+        self._end_counts.set(row, int(self._end_counts.get(row) or 0) + 1)
         self.floats["ended_at"].set(row, event.time)
         self.floats["duration_s"].set(row, moment.since(begun))
         # A worker knows only what it has trained since the last interruption; the log knows all epochs.
@@ -401,16 +414,17 @@ class TrialRows:
     ) -> None:
         """Add to a trial's row the part of the time since its last event that is charged to trials trained with it.
 
-        ``moment`` is the time of the present event. ``together`` is how many trials, at least 1, were trained together
-        in the epoch that was reported; None at the end, where the number of the last epoch applies. ``time_s`` is the
-        trial's own share of the epoch's seconds. If the trial was interrupted, only the epoch counts, not the time
-        before it. Call this before the status in the row is changed, by which an interruption is recognized.
+        ``moment`` is the time of the present event, which becomes the last one. ``together`` is how many trials, at
+        least 1, were trained together in the epoch that was reported; the part is 1 - 1/``together``. At the end it is
+        None, and the part of the last epoch applies, 0 if there was none. ``time_s`` is the trial's own share of the
+        epoch's seconds. If the trial was interrupted, only the epoch counts, not the time before it. Call this before
+        the status in the row is changed, by which an interruption is recognized.
         """
         if together is None:
-            others_share = self._others.get(row) or 0.0
+            others_share = self._others_share.get(row) or 0.0
         else:
             others_share = 1 - 1 / together  # each of them is charged the same part
-        heard = self._heard.get(row)
+        heard = self._last_event_times.get(row)
         if heard is None:
             since_s = 0.0
         else:
@@ -419,17 +433,17 @@ class TrialRows:
             # It was interrupted, and when it resumed is not known: at most the epoch counts, whose seconds are `time_s`
             # times `together`. At an end without another epoch, where `together` is None, nothing counts.
             since_s = min(since_s, time_s * (together or 0.0))
-        _add_amount(self._others_s, row, since_s * others_share)
-        if self._first_others.get(row) is None:
-            self._first_others.set(row, others_share)
-        self._others.set(row, others_share)
-        self._heard.set(row, moment)
+        _add_amount(self._others_charged_s, row, since_s * others_share)
+        if self._first_others_share.get(row) is None:  # needed when the start of the trial is corrected
+            self._first_others_share.set(row, others_share)
+        self._others_share.set(row, others_share)
+        self._last_event_times.set(row, moment)
 
     def _set_metric(self, row: int, name: str, value: float) -> None:
         """Set the last value of the metric ``name`` in a trial's row, and the best one if ``value`` is better.
 
-        There is no best value if it is unknown which direction is better; values that are not finite are never the
-        best.
+        The direction is that of the objectives, otherwise it is told from the name. If it is unknown, there is no best
+        value. Values that are not finite are never the best.
         """
         last = self.last.setdefault(name, Numbers("d"))
         last.set(row, value)
@@ -440,37 +454,45 @@ class TrialRows:
             return
         best = self.best.setdefault(name, Numbers("d"))
         old = best.get(row)
-        if old is None or (value > old if maximize else value < old):
+        if old is None:
+            is_better = True
+        elif maximize:
+            is_better = value > old
+        else:
+            is_better = value < old
+        if is_better:
             best.set(row, value)
 
     def train_s(self, row: int) -> float:
         """Return the seconds of a trial's trained epochs, as its worker measured them or else by the log.
 
-        ``row`` is the index of the trial's row.
+        ``row`` is the index of the trial's row. By the log, they are the sum of the seconds of all reported epochs that
+        were not trained in an earlier sweep, 0 if there are none.
         """
         measured = self.floats["train_s"].get(row)
         if measured is None:
-            return self._trained.get(row) or 0.0
+            return self._epochs_s.get(row) or 0.0
         return measured
 
     def overhead_s(self, row: int) -> float | None:
         """Return the seconds of a trial that were not spent on epochs, at least 0; None while it is running.
 
-        ``row`` is the index of the trial's row. Time that is charged to other trials, which were trained together with
-        this one, does not count.
+        They are its duration minus `train_s` and minus the time that is charged to other trials, which were trained
+        together with this one. ``row`` is the index of the trial's row.
         """
         duration_s = self.floats["duration_s"].get(row)
         if duration_s is None:
             return None
-        return max(duration_s - (self._others_s.get(row) or 0.0) - self.train_s(row), 0.0)
+        return max(duration_s - (self._others_charged_s.get(row) or 0.0) - self.train_s(row), 0.0)
 
     def examples_per_s(self, row: int) -> float | None:
         """Return the examples per second of a trial, over all its epochs that reported them; None if none did.
 
-        ``row`` is the index of the trial's row.
+        It is the sum of their examples divided by the sum of their seconds; None too if that sum is 0. ``row`` is the
+        index of the trial's row.
         """
         examples = self.floats["examples"].get(row)
-        timed = self._timed.get(row)
+        timed = self._counted_s.get(row)
         if examples is None or not timed:
             return None
         return examples / timed

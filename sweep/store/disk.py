@@ -11,18 +11,22 @@ from pathlib import Path
 
 from sweep.errors import StoreError
 
-_PROCESS = secrets.token_hex(4)
+_PROCESS = secrets.token_hex(4)  # tells processes of several machines apart
 
 
 def get_process_name() -> str:
-    """Return the identifier of this process, which is unique even in a folder shared by several machines."""
+    """Return a short text that identifies this process, unique even in a folder shared by several machines.
+
+    It can be part of a file name, and stays the same as long as the process lives.
+    """
     return f"{os.getpid()}-{_PROCESS}"
 
 
 def find_cache_folder() -> Path | None:
     """Return the folder of sweep's caches for this user, which need not exist; None if no home folder is known.
 
-    It is ``SWEEP_CACHE``, or ``sweep`` in the user's cache folder.
+    It is the environment variable ``SWEEP_CACHE`` if it is set, otherwise ``sweep`` in the user's cache folder
+    (``XDG_CACHE_HOME`` or ``~/.cache``).
     """
     if folder := os.environ.get("SWEEP_CACHE"):
         return Path(folder)
@@ -36,7 +40,7 @@ def find_cache_folder() -> Path | None:
 def storing(path: Path) -> Iterator[None]:
     """Raise a `StoreError` if the block fails with an `OSError`; other exceptions pass unchanged.
 
-    The message names ``path`` and, if it is known, the free space of its disk.
+    Its message has ``path``, the cause and, if it is known, the free space of the disk. ``path`` need not exist.
     """
     try:
         yield
@@ -50,9 +54,10 @@ def storing(path: Path) -> Iterator[None]:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder, and replace ``path`` by the file written there when the block ends.
 
-    The block must write that file. If the block raises, ``path`` is unchanged; readers never see an incomplete file.
-    The file is flushed to disk only if the block does that. Two threads of this process must not replace the same
-    ``path`` at once. An `OSError`, as of a missing folder or file, is raised as a `StoreError`.
+    The block must write that file. If the block raises, the temporary file is deleted and ``path`` is unchanged.
+    Readers never see an incomplete file. The file is flushed to disk only if the block does that. Two threads of this
+    process must not replace the same ``path`` at once. An `OSError`, as of a missing folder or of a file that the block
+    has not written, is raised as a `StoreError`; other exceptions pass.
     """
     aside = path.with_name(f".{path.name}.{get_process_name()}")
     with storing(path):

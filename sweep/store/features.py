@@ -34,9 +34,10 @@ def is_url(text: object) -> bool:
 def find_local_folder(results: str | Path, where: str = "--results") -> Path:
     """Return the results folder ``results`` as a path; for a URL, the folder of its local copy.
 
-    Only the folder of a copy is created if necessary; its content is not updated. ``where`` names the option or
-    argument in error messages. Raises `InputError` for an invalid URL or one of an unknown kind of store, or if no
-    folder for copies is known, and `StoreError` if the folder cannot be created.
+    A folder is not created, and need not exist. The folder of a copy is created and marked if necessary, but its
+    content is not updated. ``where`` names the option or argument in error messages. Raises `InputError` for an invalid
+    URL or one of an unknown kind of store, or if no folder for copies is known, and `StoreError` if the folder cannot
+    be created.
     """
     if not is_url(results):
         return Path(results)
@@ -48,7 +49,7 @@ def find_local_folder(results: str | Path, where: str = "--results") -> Path:
 def store_of(folder: Path) -> ObjectStore | None:
     """Return the place in an object store that a folder is the local copy of; None for an ordinary or missing folder.
 
-    The store is not asked.
+    The folder is a copy if it has the file ``.store``, which has the URL. The store is not asked.
     """
     try:
         url = (folder / STAND_IN).read_text(encoding="utf-8").strip()
@@ -62,8 +63,8 @@ def store_of(folder: Path) -> ObjectStore | None:
 def mark_copy(folder: Path, url: str | None) -> None:
     """Mark ``folder`` as the local copy of the place ``url`` in an object store, and create it if necessary.
 
-    Does nothing if ``url`` is None. Raises `OSError` if the folder cannot be created, and `StoreError` if the mark
-    cannot be written.
+    It replaces the mark of another place. Does nothing if ``url`` is None. Raises `OSError` if the folder cannot be
+    created, and `StoreError` if the mark cannot be written.
     """
     if url is None:
         return
@@ -158,7 +159,8 @@ def withdraw_sweep(folder: Path, store: ObjectStore | None) -> None:
 def is_leased(store: ObjectStore | None) -> bool:
     """Return whether a process on any machine holds the lease of the sweep in ``store``; False if ``store`` is None.
 
-    Raises `StoreError` if the store is unavailable or the lease is unreadable.
+    A lease that was not renewed for 60 s, or whose process is known to have ended, does not count. Raises
+    `StoreError` if the store is unavailable or the lease is unreadable.
     """
     if store is None:
         return False
@@ -168,9 +170,10 @@ def is_leased(store: ObjectStore | None) -> bool:
 
 
 def send_request(store: ObjectStore | None, request: str) -> bool:
-    """Put a request, by its name, into the store for the process that runs the sweep; return whether there is a store.
+    """Put a request into the store for the process that runs the sweep; return whether ``store`` is not None.
 
-    Raises `StoreError` if the store is unavailable.
+    ``request`` is the name of the request. Nothing waits for a process to receive it. Raises `StoreError` if the store
+    is unavailable.
     """
     if store is None:
         return False
@@ -181,9 +184,10 @@ def send_request(store: ObjectStore | None, request: str) -> bool:
 
 
 def withdraw_stored_request(store: ObjectStore | None, request: str) -> None:
-    """Delete a request, by its name, from the store, unless a process has received it; do nothing without a store.
+    """Delete the request named ``request`` from the store; do nothing without a store, or if it is not there any more.
 
-    Raises `StoreError` if the store is unavailable.
+    A process that runs the sweep removes a request when it receives it. Raises `StoreError` if the store is
+    unavailable.
     """
     if store is None:
         return

@@ -75,6 +75,7 @@ class TrialState:
 
     @property
     def params(self) -> Params:
+        """Values of the parameters by name, with which the trial started."""
         return self.start.params
 
     @property
@@ -191,7 +192,10 @@ class Queued(NamedTuple):
 
 
 def format_configuration(params: Params) -> str:
-    """Return a configuration as JSON text that is the same for equal configurations; ``1`` and ``1.0`` differ."""
+    """Return a configuration as JSON text, which is the same for configurations with the same values in any order.
+
+    ``1`` and ``1.0`` are different values here.
+    """
     return json.dumps(convert_to_json_types(params), sort_keys=True)
 
 
@@ -216,19 +220,23 @@ class Ledger:
     def follow(self, path: Path, offset: int = 0) -> Iterator[tuple[Change, int]]:
         """Process the events of a log after byte ``offset``; yield each change and the byte at which its event ends.
 
-        Each event is processed when its change is requested. The ledger must have processed the events before
-        ``offset``. If there is no log, nothing is yielded. Raises StoreError naming the log if it is damaged, shorter
-        than ``offset``, or its events are out of order.
+        It ends at the end of the log; an incomplete or damaged last record is ignored. Each event is processed when its
+        change is requested. The ledger must have processed the events before ``offset``. If there is no log, nothing is
+        yielded. Raises StoreError naming the log if another record is damaged, or the log is shorter than ``offset`` or
+        has an event that is impossible after those before it.
         """
+        if not path.exists():
+            return
         with naming(path):
-            for event, end in log.read_with_ends(path, offset) if path.exists() else ():
+            for event, end in log.read_with_ends(path, offset):
                 yield self.observe(event), end
 
     def observe(self, event: Event) -> Change:
-        """Process the next event of the log and return the change that it makes.
+        """Process the next event of the log, changing the states of trials; return what the event means.
 
         Raises:
-            OutOfOrder: without any change, if the event is impossible here.
+            OutOfOrder: if the event is impossible after those before it; nothing is changed then.
+            TypeError: if it is no event.
         """
         if type(event) is EpochReported:  # fast path: nearly all events are epochs
             return self._report(event)
@@ -246,8 +254,8 @@ class Ledger:
     ) -> Change:
         """Process an event of a trial other than an epoch and return the change.
 
-        If a trial is tested several times, each metric keeps its first value. Raises `OutOfOrder` if the event is
-        impossible here.
+        Printed text changes nothing. If a trial is tested several times, each metric keeps its first value. Raises
+        `OutOfOrder` if the trial was never started, or if its start or end is impossible here: see `_start` and `_end`.
         """
         match event:
             case TrialStarted():
@@ -256,11 +264,8 @@ class Ledger:
                 return self._end(event)
             case ModelTested():
                 trial = self._get_trial(event.trial)
-                # the first evaluation stays: no others should follow
-                trial.tested = {
-                    **event.metrics,
-                    **trial.tested,
-                }
+                # earlier values win: a model should be tested only once
+                trial.tested = {**event.metrics, **trial.tested}
                 return Tested(trial, event)
             case OutputPrinted():
                 return Printed(self._get_trial(event.trial), event)
@@ -279,9 +284,10 @@ class Ledger:
         return Started(trial, event)
 
     def _report(self, event: EpochReported) -> Reported:
-        """Add a reported epoch to its trial, which has resumed if it was interrupted.
+        """Add a reported epoch to its trial; if that was interrupted, it has resumed and is running again.
 
-        Raises `OutOfOrder` if this or a later epoch was reported before, or the trial has ended or was never started.
+        The trial's used share of its budget stays as it was if the epoch has no measures. Raises `OutOfOrder` if
+        this or a later epoch was reported before, or the trial has ended or was never started.
         """
         # Nearly all events are epochs: `_get_trial` is only called for its error.
         trial = self.trials.get(event.trial) or self._get_trial(event.trial)
@@ -303,13 +309,14 @@ class Ledger:
         return Reported(trial, event)
 
     def _end(self, event: TrialEnded) -> Interrupted | Reopened | Ended:
-        """End or interrupt a trial, or reopen a failed one.
+        """End or interrupt a trial, or reopen a failed one, which is then interrupted.
 
-        An interruption after a failure, to try again, counts as one of the trial's `retries`; reopening sets them to 0.
-        Raises `OutOfOrder` if the trial was never started, or has ended before and is not reopened.
+        An interruption with ``again``, to try again after a failure, counts as one of the trial's `retries`. It reopens
+        a trial that has failed permanently, which sets `retries` to 0. In a log of an early release, a trial that was
+        stopped on request gets an event with ``asked``. Raises `OutOfOrder` if the trial was never started, or has
+        ended before and is not reopened.
         """
         trial = self._get_trial(event.trial)
-        # logs of early releases do not have ``asked``
         if event.status is Status.PRUNED and event.reason == ON_REQUEST:
             event = structs.replace(event, asked=True)
         reopens = (
@@ -321,7 +328,8 @@ class Ledger:
         trial.reason = event.reason
         trial.end = event
         if reopens:
-            trial.reopened, trial.retries = True, 0
+            trial.reopened = True
+            trial.retries = 0
             return Reopened(trial, event)
         if event.status is Status.INTERRUPTED:
             trial.retries += event.again  # by 1 if it has failed and is tried again, else by 0
@@ -364,8 +372,8 @@ class Ledger:
 def renumber_for_search(change: Change) -> Event | None:
     """Return the event of a change as the searcher sees it: with the trial's number within the search.
 
-    Events of sessions are returned unchanged. None is returned for a trial outside the search, for what a trial has
-    printed, and for what a person did.
+    It is a copy if that number differs from the one in the sweep. Events of sessions are returned unchanged. None is
+    returned for a trial of the baseline or the confirmation, for what a trial has printed, and for what a person did.
     """
     if isinstance(change, SessionChange):
         return change.event
@@ -383,7 +391,7 @@ def renumber_for_search(change: Change) -> Event | None:
 def list_ended_trials(events: Iterable[Event]) -> list[TrialState]:
     """Return the trials that have ended permanently according to all events of a log, in the order of their starts.
 
-    Raises `OutOfOrder` if an event cannot follow the earlier ones.
+    A trial that is running or interrupted has not. Raises `OutOfOrder` if an event cannot follow the earlier ones.
     """
     ledger = Ledger()
     for event in events:

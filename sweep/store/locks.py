@@ -19,16 +19,20 @@ HAS_LOCKS = fcntl is not None
 
 
 def lock(file: int, *, shared: bool = False) -> bool:
-    """Lock the open file with the descriptor ``file`` until it is closed; return False if it is locked already.
+    """Lock the open file with the descriptor ``file`` until it is closed; return False if it is locked elsewhere.
 
-    It does not wait. With ``shared``, others may hold shared locks of the file at the same time. Must not be called
-    unless `HAS_LOCKS`.
+    It does not wait. With ``shared``, the lock is one that others may hold at the same time, if theirs are shared too.
+    Returns True if the file is locked, also if it was by this descriptor before. Must not be called unless `HAS_LOCKS`.
 
     Raises:
         StoreError: if the file system does not support locks.
     """
+    if shared:
+        kind = fcntl.LOCK_SH
+    else:
+        kind = fcntl.LOCK_EX
     try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as error:
@@ -39,8 +43,8 @@ def lock(file: int, *, shared: bool = False) -> bool:
 def is_locked(path: Path) -> bool:
     """Return whether a living process, perhaps this one, holds the lock of a file, other than a shared one.
 
-    Returns False if the file is missing or cannot be opened, and on systems without locks. Raises `StoreError` if the
-    file system does not support locks.
+    The file is locked for a moment to find that out. Returns False if it is missing or cannot be opened, and on systems
+    without locks. Raises `StoreError` if the file system does not support locks.
     """
     if not HAS_LOCKS:
         return False
@@ -58,8 +62,9 @@ def is_locked(path: Path) -> bool:
 def waiting_for(path: Path) -> Iterator[None]:
     """Wait, without a limit, until no one else holds the lock of a file, and hold it inside the block.
 
-    The file is created if necessary. On a system without locks, the block runs at once. Raises `StoreError` if the file
-    cannot be opened, or if the file system does not support locks.
+    The file is created if necessary, and stays. A second call for the same file inside the block waits for ever. On a
+    system without locks, the block runs at once. Raises `StoreError` if the file cannot be opened, or if the file
+    system does not support locks.
     """
     with storing(path):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

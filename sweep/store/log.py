@@ -31,7 +31,7 @@ from sweep.store.disk import flush_folder, storing
 from sweep.store.features import LogCopy
 from sweep.store.folder import ResultsFolder
 
-MARKED_BYTES = 4096
+MARKED_BYTES = 4096  # of which `mark` makes a digest
 
 
 class Log(Closing):
@@ -49,6 +49,7 @@ class Log(Closing):
         self._fsync = fsync
         self._copy = copy
         self._durable = durable
+        # byte at which a failed `append` began, whose bytes could not be removed; None if there is none
         self._torn_at: int | None = None
         with storing(path):
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -69,16 +70,15 @@ class Log(Closing):
         """Write all events, or none and raise `StoreError`. Written events survive the death of this process.
 
         With ``fsync``, the log is flushed to disk if a trial or session ends or a person did something, and with
-        ``durable`` it is then also uploaded before this returns. If only the upload to the object store fails,
-        `StoreError` is raised too, but the events stay in the log.
+        ``durable`` it is then also uploaded before this returns. Nothing is written if the copy in the object store
+        refuses more. If only the upload to the store fails, `StoreError` is raised too, but the events stay in the log.
         """
         # first: it may raise `StoreError` before anything is written
         data = b"".join(map(encode, events))
         if self._copy is not None:
-            self._copy.check()
+            self._copy.check()  # may raise `StoreError`, too
         with storing(self.path):
-            # the last call failed, and could not remove what it had written
-            if self._torn_at is not None:
+            if self._torn_at is not None:  # the last call failed, and could not remove what it had written
                 os.ftruncate(self._file, self._torn_at)
                 self._torn_at = None
             start = os.fstat(self._file).st_size
@@ -100,7 +100,7 @@ class Log(Closing):
             self._copy.appended(os.fstat(self._file).st_size, wait=self._durable and must_last)
 
     def close(self) -> None:
-        """Close the file; there is nothing to flush."""
+        """Close the file; there is nothing to flush. Call it only once."""
         os.close(self._file)
 
 
@@ -157,7 +157,8 @@ _SESSION_ENDED = b'{"event":"session_ended"'
 def is_steered(path: Path) -> bool:
     """Return whether a person has changed the sweep file or added configurations, according to a log.
 
-    Raises FileNotFoundError if there is no log.
+    Events are found by how their records begin, without decoding any. Raises FileNotFoundError if there is no log, and
+    `StoreError` if it cannot be read.
     """
     if not path.stat().st_size:  # an empty file cannot be mapped into memory
         return False
@@ -172,7 +173,8 @@ def is_steered(path: Path) -> bool:
 def is_steered_after_end(path: Path) -> bool:
     """Return whether a person changed the sweep file or added configurations after the last session ended.
 
-    Returns False if there is no log, or the last session has not ended because it is running or was killed.
+    Returns False if there is no log, or the last session has not ended because it is running or was killed. Raises
+    `StoreError` if the log cannot be read.
     """
     if not path.exists() or not path.stat().st_size:  # an empty file cannot be mapped into memory
         return False
@@ -182,16 +184,16 @@ def is_steered_after_end(path: Path) -> bool:
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
         steered = max(_find_last_record(content, _CHANGE), _find_last_record(content, _ADDITION))
-        ended, started = (
-            _find_last_record(content, kind) for kind in (_SESSION_ENDED, _SESSION_STARTED)
-        )
+        ended = _find_last_record(content, _SESSION_ENDED)
+        started = _find_last_record(content, _SESSION_STARTED)
         return steered > ended > started
 
 
 def read_changes(path: Path) -> Iterator[SweepChanged]:
-    """Yield the changes of the sweep file that a log records, without decoding the other events.
+    """Yield the changes of the sweep file that a log records, in order, without decoding the other events.
 
-    Nothing is yielded if there is no log. Raises `StoreError` if one of these events is damaged.
+    Nothing is yielded if there is no log. An incomplete last record is ignored. Raises `StoreError` if one of these
+    events is damaged or the log cannot be read.
     """
     for event in _read_beginning_with(path, _CHANGE):
         if isinstance(event, SweepChanged):
@@ -199,9 +201,10 @@ def read_changes(path: Path) -> Iterator[SweepChanged]:
 
 
 def read_additions(path: Path) -> Iterator[ConfigurationsEnqueued]:
-    """Yield the events of a log in which a person added configurations, without decoding the other events.
+    """Yield the events of a log in which a person added configurations, in order, without decoding the other events.
 
-    Nothing is yielded if there is no log. Raises `StoreError` if one of these events is damaged.
+    Nothing is yielded if there is no log. An incomplete last record is ignored. Raises `StoreError` if one of these
+    events is damaged or the log cannot be read.
     """
     for event in _read_beginning_with(path, _ADDITION):
         if isinstance(event, ConfigurationsEnqueued):
@@ -215,7 +218,8 @@ def read_output(path: Path, trial: int) -> str:
     if one of its events is damaged.
     """
     output = ""
-    for event in _read_beginning_with(path, b'{"event":"output_printed","trial":%d,' % trial):
+    beginning = b'{"event":"output_printed","trial":%d,' % trial
+    for event in _read_beginning_with(path, beginning):
         if isinstance(event, OutputPrinted):
             output += event.text
     return output
@@ -224,7 +228,8 @@ def read_output(path: Path, trial: int) -> str:
 def _read_beginning_with(path: Path, beginning: bytes) -> Iterator[Event]:
     """Yield the events whose records begin with the bytes ``beginning``; an incomplete last record is ignored.
 
-    Nothing is yielded if there is no log. Raises `StoreError` if one of these records is damaged.
+    Nothing is yielded if there is no log. Raises `StoreError` if one of these records is damaged or the log cannot be
+    read.
     """
     if not path.exists() or not path.stat().st_size:  # an empty file cannot be mapped into memory
         return
@@ -243,29 +248,33 @@ def _read_beginning_with(path: Path, beginning: bytes) -> Iterator[Event]:
 
 
 def _find_record(content: mmap.mmap, beginning: bytes, start: int = 0) -> int:
-    """Return the byte of the first record that begins with the bytes ``beginning``; -1 if there is none.
+    """Return the byte at which the first record begins that begins with the bytes ``beginning``; -1 if there is none.
 
     ``start`` is 0 or the byte of a line feed, after which the search begins. The same bytes inside a record, as in a
     parameter whose value is a mapping, are not found.
     """
     if start == 0 and content[: len(beginning)] == beginning:
         return 0
-    found = content.find(b"\n" + beginning, start)
-    return found + 1 if found >= 0 else -1
+    line_feed = content.find(b"\n" + beginning, start)
+    if line_feed < 0:
+        return -1
+    return line_feed + 1
 
 
 def _find_last_record(content: mmap.mmap, beginning: bytes) -> int:
-    """Return the byte of the last record that begins with the bytes ``beginning``; -1 if there is none."""
-    found = content.rfind(b"\n" + beginning)
-    if found >= 0:
-        return found + 1
-    return 0 if content[: len(beginning)] == beginning else -1
+    """Return the byte at which the last record begins that begins with the bytes ``beginning``; -1 if there is none."""
+    line_feed = content.rfind(b"\n" + beginning)
+    if line_feed >= 0:
+        return line_feed + 1
+    if content[: len(beginning)] == beginning:  # the first record has no line feed before it
+        return 0
+    return -1
 
 
 def read_at(path: Path, starts: Iterable[int]) -> list[Event]:
     """Return the events that begin at the bytes ``starts`` of a log, in that order.
 
-    Raises `StoreError` if one cannot be read.
+    Raises `StoreError` if there is no log, or no event begins at one of these bytes.
     """
     events = []
     with storing(path), path.open("rb") as file:
@@ -276,9 +285,12 @@ def read_at(path: Path, starts: Iterable[int]) -> list[Event]:
 
 
 def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list[Event], int]:
-    """Return the events after byte ``offset``, about ``max_bytes`` at most, and the offset for the next call.
+    """Return the events of a log after byte ``offset``, and the byte at which they end, for the next call.
 
-    At least one event is returned if there is one, however long it is. Raises `StoreError` as `read_with_ends` does.
+    Reading stops after the event with which ``max_bytes`` are reached, so at least one is returned if there is one. If
+    there is none, the result is an empty list and ``offset``. An incomplete or damaged last record is ignored. Raises
+    `StoreError` for another damaged record or an unknown event, and if there is no log or it is shorter than
+    ``offset``.
     """
     events = []
     end = offset  # for the case that nothing follows
@@ -292,7 +304,7 @@ def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list
 def mark(path: Path, end: int) -> str:
     """Return a digest of the last 4096 bytes of a log before byte ``end``; `was_replaced` compares it later.
 
-    Raises `StoreError` if the log cannot be read.
+    If there are fewer bytes, it is one of those there are. Raises `StoreError` if the log cannot be read.
     """
     with storing(path), path.open("rb") as file:
         file.seek(max(end - MARKED_BYTES, 0))
@@ -300,15 +312,18 @@ def mark(path: Path, end: int) -> str:
 
 
 def was_replaced(path: Path, end: int, known: str) -> bool:
-    """Return whether a log was shortened, repaired or replaced since it was read, as far as its mark tells.
+    """Return whether a log was shortened, repaired or replaced since it was read, as far as the digest tells.
 
-    Returns False if nothing was read. Otherwise, raises FileNotFoundError if there is no log any more.
+    Only the last 4096 bytes that were read are compared. Returns False if nothing was read (``end`` is 0). Otherwise,
+    raises FileNotFoundError if there is no log any more.
 
     Arguments:
         end: the byte up to which it was read.
-        known: the `mark` of that byte.
+        known: the result of `mark` for that byte, when it was read.
     """
-    return end > 0 and (path.stat().st_size < end or mark(path, end) != known)
+    if end == 0:
+        return False
+    return path.stat().st_size < end or mark(path, end) != known
 
 
 def make_repair_hint(path: Path) -> str:
@@ -319,7 +334,10 @@ def make_repair_hint(path: Path) -> str:
 
 
 def _locate_error(path: Path, offset: int, error: StoreError) -> str:
-    """Return the message of ``error``, which the record at byte ``offset`` has, with the file and the line."""
+    """Return the message of ``error`` with the file and the line before it, ``FILE:LINE: MESSAGE``.
+
+    ``offset`` is the byte at which the record with the error begins. Lines are counted from 1.
+    """
     with path.open("rb") as file:
         line = 1 + sum(block.count(b"\n") for block in _read_blocks(file.fileno(), offset))
     return f"{path}:{line}: {error}"
@@ -334,6 +352,8 @@ def _read_blocks(file: int, size: int) -> Iterator[bytes]:
 
 def _find_torn_record(file: int) -> int:
     """Return the byte at which a torn last record begins; the size of the file if the last one is complete.
+
+    ``file`` is the descriptor of the open log. A last record is torn if it has no line feed or is not JSON.
 
     Raises:
         StoreError: if the last record is complete, but not one that this version knows.
