@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+# escape sequences of terminals
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[@-Z\\^_]|\x9b[0-?]*[ -/]*[@-~]"
 )
@@ -22,7 +23,7 @@ def printable(text: str) -> str:
 def escaped(text: str, kept: str = "") -> str:
     """Escape every unprintable character of a text with a backslash, as Python does, except those in ``kept``.
 
-    Line breaks are unprintable; backslashes of the text stay as they are.
+    Line breaks and tabs are unprintable; backslashes of the text stay as they are.
     """
     characters = []
     for character in text:
@@ -34,13 +35,18 @@ def escaped(text: str, kept: str = "") -> str:
 
 
 def encodable(text: str, encoding: str = "utf-8") -> str:
-    """Escape with a backslash the characters that an encoding cannot write, such as half a surrogate pair."""
+    """Escape with a backslash the characters that an encoding cannot write, such as half a surrogate pair.
+
+    All other characters stay. Raises LookupError for an unknown encoding.
+    """
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def counted(count: int, noun: str) -> str:
     """Format a count with its noun: ``1 epoch``, ``1,200 epochs``. The plural is the noun with an s."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count:,} {noun}s"
 
 
 def percent(share: float) -> str:
@@ -72,8 +78,13 @@ def numbered(numbers: Iterable[int], between: str = ", ", to: str = " to ") -> s
 
 
 def trials_named(numbers: Collection[int]) -> str:
-    """Format trial numbers, of which there is at least one: ``trial 3``, ``trials 3, 5``, ``trials 3 to 6``."""
-    return f"trial{'' if len(numbers) == 1 else 's'} {numbered(numbers)}"
+    """Format distinct trial numbers, at least one, in ascending order: ``trial 3``, ``trials 3, 5``, ``trials 3 to 6``.
+
+    The short form with "to" is for three or more that are all consecutive.
+    """
+    if len(numbers) == 1:
+        return f"trial {numbered(numbers)}"
+    return f"trials {numbered(numbers)}"
 
 
 # from here on, four digits round a number to 1e4, which Python formats with an exponent
@@ -83,7 +94,8 @@ LARGEST_SHORT = 9999.5
 def figure(value: float) -> str:
     """Format a number with four significant digits, or as a whole number from 1e4 to 1e9.
 
-    Smaller numbers than 1e-4 and larger ones than 1e9 have an exponent.
+    Trailing zeros are left out. Smaller numbers than 1e-4 and larger ones than 1e9 have an exponent. Numbers that are
+    not finite are ``nan``, ``inf`` and ``-inf``.
     """
     if not math.isfinite(value):
         return str(value)
@@ -95,7 +107,8 @@ def figure(value: float) -> str:
 def score(value: float | None) -> str:
     """Format a number with four significant digits including trailing zeros, so that columns are easy to compare.
 
-    Numbers below 1e-4 or above 1e4 are formatted by `figure`. Returns "" for None.
+    Numbers whose size without the sign is below 1e-4, such as 0, or about 1e4 or more are formatted by `figure`, as are
+    those that are not finite. Returns "" for None.
     """
     if value is None:
         return ""
@@ -107,7 +120,8 @@ def score(value: float | None) -> str:
 def money(amount: float) -> str:
     """Format an amount with two decimals, or with two significant digits if it is below a tenth: ``0.50``, ``0.0042``.
 
-    Less than a hundredth of a cent is ``< 0.0001``.
+    Thousands are separated by commas. Less than a hundredth of a cent is ``< 0.0001``, but 0 and negative amounts have
+    two decimals.
     """
     if 0 < amount < 1e-4:
         return "< 0.0001"
@@ -129,12 +143,20 @@ def format_setting(value: object) -> str:
 
 
 def format_settings(params: Mapping[str, object], names: Iterable[str]) -> str:
-    """Format those parameters in ``names`` that the trial has: ``learning_rate=0.001 augmentation=low``."""
+    """Format those of ``params`` that are in ``names``: ``learning_rate=0.001 augmentation=low``.
+
+    They are in the order of ``names``, of which some may be missing. Values are formatted by `format_setting`. Returns
+    "" if there are none.
+    """
     return " ".join(f"{name}={format_setting(params[name])}" for name in names if name in params)
 
 
 def duration(seconds: float) -> str:
-    """Format a duration: ``1.9 s``, ``3 min 20 s``, ``2 h 05 min``, ``3 d 4 h``."""
+    """Format a duration: ``1.9 s``, ``3 min 20 s``, ``2 h 05 min``, ``3 d 4 h``.
+
+    It is rounded to a second from a minute on; the smaller of the two units is rounded down from an hour on. Days are
+    used from 48 hours on.
+    """
     if seconds < 59.95:  # from there on, one decimal would show 60.0
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -151,7 +173,9 @@ def roughly(seconds: float) -> str:
 
     ``about 45 s``, ``about 3 min 23 s``, ``about 2 h 05 min``
     """
-    return f"about {duration(seconds) if seconds >= 59.95 else f'{max(round(seconds), 1)} s'}"
+    if seconds >= 59.95:  # from there on, `duration` has minutes
+        return f"about {duration(seconds)}"
+    return f"about {max(round(seconds), 1)} s"
 
 
 def moment(time: float) -> str:
@@ -160,7 +184,7 @@ def moment(time: float) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """Replace each line break and each tab of a text, with the blanks around it, by one blank."""
+    """Replace each line feed and each tab of a text, with all whitespace around it, by one blank."""
     return re.sub(r"\s*[\n\t]\s*", " ", text)
 
 
@@ -175,12 +199,20 @@ def shortened(text: str, length: int = 300) -> str:
     # one character more: a word may end exactly at ``room``
     words = text[: room + 1].rpartition(" ")[0].rstrip()
     # The text is cut within a word if that is so long that less than half of the room would be used otherwise.
-    return f"{words if len(words) > room // 2 else text[:room]}..."
+    if len(words) <= room // 2:
+        return f"{text[:room]}..."
+    return f"{words}..."
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to ``name``; None if none is similar."""
-    return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)), None)
+    """Return the known name that is most similar to ``name``; None if none is similar.
+
+    Similar is one with a ratio of at least 0.6 in `difflib`. Upper and lower case differ.
+    """
+    matches = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    if not matches:
+        return None
+    return matches[0]
 
 
 def is_typo(name: str, meant: str) -> bool:
@@ -188,32 +220,42 @@ def is_typo(name: str, meant: str) -> bool:
 
     Equal texts count, too.
     """
+    # what is left of both without the letters that they have in common at the beginning and at the end
     start = _count_same_letters(name, meant)
     one, other = name[start:], meant[start:]
     end = _count_same_letters(one[::-1], other[::-1])
     one, other = one[: len(one) - end], other[: len(other) - end]
-    return max(len(one), len(other)) <= 1 or (len(one) == 2 and one[::-1] == other)
+    are_swapped = len(one) == 2 and one[::-1] == other
+    return are_swapped or max(len(one), len(other)) <= 1
 
 
 def _count_same_letters(one: str, other: str) -> int:
     """Return how many letters two texts have in common at their beginning."""
-    pairs = zip(one, other, strict=False)
-    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    count = 0
+    for letter, other_letter in zip(one, other, strict=False):
+        if letter != other_letter:
+            break
+        count += 1
+    return count
 
 
 def guess(name: str, known: Iterable[str]) -> str:
     """Return the hint ``did you mean 'NAME'?`` with the known name most like ``name``, or "" if none is similar."""
     near = nearest(name, known)
-    return f"did you mean {near!r}?" if near else ""
+    if not near:
+        return ""
+    return f"did you mean {near!r}?"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known name most similar to ``name``, or with all known names if none is similar.
+    """Return the hint ``did you mean 'NAME'?`` with the known name most similar to ``name``.
 
-    Return "" if ``known`` is empty.
+    If none is similar, return ``known: A, B`` with all known names in order; "" if ``known`` is empty.
     """
     known = sorted(known)
-    return guess(name, known) or (f"known: {', '.join(known)}" if known else "")
+    if not known:
+        return ""
+    return guess(name, known) or f"known: {', '.join(known)}"
 
 
 def parse_percent(text: str) -> float:

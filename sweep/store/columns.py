@@ -50,9 +50,8 @@ class Numbers:
             self._values.frombytes(bytes(8 * missing))  # a value has 8 bytes with both type codes
             self._valid.extend(bytes(missing))
         if value is not None:
-            self._values[row] = (
-                value  # before it counts as valid, because this may raise OverflowError
-            )
+            # before it counts as valid, because this may raise OverflowError
+            self._values[row] = value
         self._valid[row] = value is not None
 
     def get(self, row: int) -> float | None:
@@ -252,7 +251,8 @@ class TrialRows:
         self._end_counts = Numbers("q")  # number of interruptions and ends
         self._others_share = Numbers("d")  # share of other trials of its group in the last epoch
         self._first_others_share = Numbers("d")  # the same for its first epoch
-        self._others_charged_s = Numbers("d")  # seconds of its duration charged to those other trials
+        # seconds of its duration charged to those other trials
+        self._others_charged_s = Numbers("d")
         self._counted_s = Numbers("d")  # seconds in which examples were counted
         self.pauses_s = 0.0  # total seconds between sessions so far
         self.earlier_s = 0.0  # total seconds of earlier sessions
@@ -300,7 +300,8 @@ class TrialRows:
         if event.memo is None:
             _add_amount(self._epochs_s, row, event.time_s)
             # Before the status changes below: whether the trial was interrupted matters here.
-            together = event.measures.get("together", 1.0)  # trials that were trained as one program
+            # number of trials that were trained as one program
+            together = event.measures.get("together", 1.0)
             self._charge_others(row, self._make_event_time(event), together, event.time_s)
             for name in ADDED_UP:
                 if name in event.measures:
@@ -399,7 +400,8 @@ class TrialRows:
             if facts.lived_s is not None:
                 waited_s = moment.since(begun) - facts.lived_s
             # The wait is no longer part of the duration, so what `_charge_others` counted of it is taken back.
-            _add_amount(self._others_charged_s, row, -waited_s * (self._first_others_share.get(row) or 0.0))
+            first_share = self._first_others_share.get(row) or 0.0
+            _add_amount(self._others_charged_s, row, -waited_s * first_share)
             self.floats["started_at"].set(row, facts.started)
             begun = begun.after(waited_s)
             self._start_times.set(row, begun)
@@ -434,7 +436,8 @@ class TrialRows:
             # times `together`. At an end without another epoch, where `together` is None, nothing counts.
             since_s = min(since_s, time_s * (together or 0.0))
         _add_amount(self._others_charged_s, row, since_s * others_share)
-        if self._first_others_share.get(row) is None:  # needed when the start of the trial is corrected
+        # needed when the start of the trial is corrected
+        if self._first_others_share.get(row) is None:
             self._first_others_share.set(row, others_share)
         self._others_share.set(row, others_share)
         self._last_event_times.set(row, moment)

@@ -71,7 +71,10 @@ class ResultsFolder:
 
     @property
     def to_resume(self) -> str:
-        """Command line that resumes the sweep, on the cluster if its latest session was submitted to one."""
+        """Command line that resumes the sweep, on the cluster if its latest session was submitted to one.
+
+        Reads sweep.json for that. If that cannot be read, it is the command line for this machine.
+        """
         submission = self.submission
         if submission is None:
             return f"python -m sweep resume {self.address}"
@@ -90,7 +93,10 @@ class ResultsFolder:
             return None
 
     def make_no_trial_error(self, trial: int, there: Collection[int]) -> UnknownNameError:
-        """Return the error that the sweep has no trial ``trial``; ``there`` has the numbers of its trials."""
+        """Return the error that the sweep has no trial ``trial``; ``there`` has the numbers of its trials.
+
+        Of these, the message only says the smallest and the largest. ``there`` may be empty.
+        """
         if there:
             known = f"it has trials {min(there)} to {max(there)}"
         else:
@@ -105,7 +111,7 @@ class ResultsFolder:
 
     @property
     def place(self) -> str:
-        """Location of the results in messages: the path, or the URL in an object store."""
+        """Location of the results in messages: the path as given, or the URL in an object store."""
         if self.store is None:
             return str(self.path)
         return self.store.url
@@ -131,13 +137,13 @@ class ResultsFolder:
     def create(cls, results_dir: Path, name: str, spec_text: str, info: Fields) -> ResultsFolder:
         """Create the folder of a new sweep, completely or not at all, and return it.
 
-        It gets the file spec.yaml with ``spec_text``, sweep.json with ``name`` and ``info``, and an empty folder for
-        checkpoints. If ``results_dir``, which is created if necessary, is the local copy of an object store, the sweep
-        is created in the store too.
+        It gets the file spec.yaml with ``spec_text``, sweep.json with ``name`` and the fields of ``info``, and an empty
+        folder for checkpoints. If ``results_dir``, which is created if necessary, is the local copy of an object store,
+        the sweep is created in the store too. If the store has a sweep of this name already, that one is downloaded.
 
         Raises:
             InputError: for an invalid name or an unwritable location.
-            RefusedError: if the name is taken, even if only by a folder with other files.
+            RefusedError: if the name is taken, even if only by a folder with other files. An empty folder is used.
             StoreError: if the disk is full or the store is unavailable.
         """
         _check_folder_name(name)
@@ -156,8 +162,7 @@ class ResultsFolder:
             _check_free(folder)
             aside.path.mkdir()
         except OSError as error:  # `_check_free` raises another error if it refuses the folder
-            is_file = results_dir.is_file()
-            if is_file:
+            if results_dir.is_file():
                 why = "is a file, expected a folder"
             else:
                 why = f"cannot be written ({error.strerror})"
@@ -180,8 +185,8 @@ class ResultsFolder:
     def exists(cls, results_dir: Path, name: str) -> bool:
         """Return whether a sweep named ``name`` is in the folder or, if that is a local copy, in its object store.
 
-        A folder without a sweep.json does not count. A sweep in a store has its local copy updated. Raises `StoreError`
-        if the store is unavailable.
+        A folder without a sweep.json does not count. If the sweep is in the store, its local copy is updated. A copy of
+        a sweep that the store no longer has is renamed. Raises `StoreError` if the store is unavailable.
         """
         root = store_of(results_dir)
         if root is not None and features.update_copy(results_dir / name, root.below(name)):
@@ -193,10 +198,10 @@ class ResultsFolder:
         """Return the folder of an existing sweep, given by its name, its path or its URL in an object store.
 
         A name is looked for in ``results_dir``, and then as a folder in the current folder. If ``results_dir`` is the
-        local copy of a store, it is looked for only in that store. Paths and URLs do not depend on ``results_dir``. If
-        the sweep is in a store, its local copy is updated. Raises `UnknownNameError` if there is no such sweep,
-        `InputError` for an invalid URL, and `StoreError` if the store is unavailable or this user may not look into the
-        folder.
+        local copy of a store, it is looked for only in that store. A text of several parts is a path. Paths and URLs do
+        not depend on ``results_dir``. If the sweep is in a store, its local copy is updated. Raises `UnknownNameError`
+        if there is no such sweep, or its folder has no sweep.json, `InputError` for an invalid URL, and `StoreError` if
+        the store is unavailable or this user may not look into the folder.
         """
         if is_url(name_or_path):
             root, _, name = str(name_or_path).rstrip("/").rpartition("/")
@@ -205,32 +210,27 @@ class ResultsFolder:
                 raise UnknownNameError.one(
                     str(name_or_path), "is a bucket, expected a sweep in one", hint
                 )
-            results_dir, name_or_path = features.find_local_folder(root, "SWEEP"), name
+            results_dir = features.find_local_folder(root, "SWEEP")
+            name_or_path = name
         given = Path(name_or_path)
-        # A text of one part is a name, any other one a path.
-        if (store := store_of(results_dir)) is not None and len(given.parts) == 1:
+        is_name = len(given.parts) == 1  # any other text is a path
+        if is_name and (store := store_of(results_dir)) is not None:
             if features.update_copy(results_dir / given, store.below(given.name)):
                 return cls(results_dir / given)
             siblings, _ = store.folder()
             hint = did_you_mean(given.name, siblings) or "start one: python -m sweep run FILE"
             raise UnknownNameError.one(str(given), f"no such sweep in {store.url}", hint)
         features.update_copy(given, store_of(given))  # a path may lead to a local copy
-        for path in (results_dir / given, given) if len(given.parts) == 1 else (given,):
+        candidates = [given]
+        if is_name:
+            candidates.insert(0, results_dir / given)
+        for path in candidates:
             if _is_sweep(path):
                 return cls(path)
-        siblings = []
-        for folder in folders(results_dir):
-            if is_any_file(folder.info):
-                siblings.append(folder.name)
-        hint = did_you_mean(given.name, siblings) or "start one: python -m sweep run FILE"
-        if (results_dir / given).is_dir():
-            raise UnknownNameError.one(
-                str(results_dir / given), "holds no sweep (no sweep.json in it)", hint
-            )
-        raise UnknownNameError.one(str(given), f"no such sweep in {results_dir}", hint)
+        raise _make_unknown_sweep_error(results_dir, given)
 
     def read_info(self) -> SweepInfo:
-        """Return the content of sweep.json. Raises `StoreError` if it is missing or damaged."""
+        """Return the content of sweep.json. Raises `StoreError` if it is missing, unreadable or damaged."""
         with storing(self.info):
             text = self.info.read_bytes()
         return sweep_info.parse_sweep_info(self.info, text)
@@ -262,7 +262,8 @@ class ResultsFolder:
     def refresh(self) -> None:
         """Update this folder from the object store that it is a copy of; do nothing for an ordinary folder.
 
-        The folder is renamed if the store no longer has the sweep. Raises `StoreError` if the update fails.
+        Nothing is updated while a process of this machine runs the sweep. The folder is renamed if the store no longer
+        has the sweep. Raises `StoreError` if the update fails.
         """
         features.update_copy(self.path, self.store)
 
@@ -271,9 +272,9 @@ class ResultsFolder:
         """Hold the lock of the sweep inside the block, and its lease in the store, so that no other process runs it.
 
         The lock ends with the process. A second `lock` is refused in this process too. Yields the object that uploads
-        the log to the object store, at most ``sync_s`` seconds late; None if there is no store. ``brief`` says that the
-        block only appends to the log, so that other processes that want the lock wait for it up to a minute instead of
-        giving up.
+        the log to the object store, every ``sync_s`` seconds; None if there is no store. A local copy is updated first.
+        ``brief`` says that the block only appends to the log, so that other processes that want the lock wait for it up
+        to a minute instead of giving up.
 
         Raises RefusedError naming the process that holds the lock, InputError on a system without locks, and StoreError
         if the file system has no locks, the log is missing but not the tables that were made of it, or the store is
@@ -306,14 +307,15 @@ class ResultsFolder:
         if self.trials.exists() and not self.log.exists():
             what = f"is missing, without which {self.trials.name} would be replaced by that of a sweep begun anew"
             hint = "put the log back, or remove the tables to begin anew"
-            if (self.path / "log").is_dir():
+            if (self.path / "log").is_dir():  # a store has the log in segments in such a folder
                 hint = "the folder comes from an object store: go on with it there"
             raise StoreError(f"{self.log}: {what}; {hint}")
 
     def _await_lock(self, file: int) -> None:
         """Lock the open lock file ``file``, waiting up to a minute for a process that only appends to the log.
 
-        Raises RefusedError naming the process that has the lock, after three attempts if that process runs the sweep.
+        Raises RefusedError naming the process that still has the lock then, or after three attempts, in a tenth of a
+        second, if that process runs the sweep. Raises `StoreError` if the file system has no locks.
         """
         since = time.monotonic()
         attempts = 0
@@ -330,14 +332,15 @@ class ResultsFolder:
     def is_running(self) -> bool:
         """Return whether a living process holds the sweep's lock, on this machine or, with a store, on any.
 
-        It may be this process, or a command that only appends to the log. Raises `StoreError` if the store is
-        unavailable or the lock cannot be tested.
+        It may be this process, or a command that only appends to the log. A process of another machine counts until
+        60 s after it renewed the lease in the store. Raises `StoreError` if the store is unavailable or the lock cannot
+        be tested.
         """
         return self.runs_here or features.is_leased(self.store)
 
     @property
     def driven_since(self) -> float | None:
-        """When the process of this machine that runs the sweep took its lock, in seconds since 1970.
+        """Time at which the process of this machine that runs the sweep took its lock, in seconds since 1970.
 
         None if no process of this machine holds the lock.
         """
@@ -355,8 +358,24 @@ class ResultsFolder:
         return (self.path / "lock").read_text(errors="replace").strip() or "another process"
 
 
+def _make_unknown_sweep_error(results_dir: Path, given: Path) -> UnknownNameError:
+    """Return the error that there is no sweep ``given``, a name or path, with the most similar name in ``results_dir``.
+
+    It says so if ``given`` is a folder without a sweep.json. Raises `StoreError` if ``results_dir`` cannot be read.
+    """
+    names = []
+    for folder in folders(results_dir):
+        if is_any_file(folder.info):
+            names.append(folder.name)
+    hint = did_you_mean(given.name, names) or "start one: python -m sweep run FILE"
+    path = results_dir / given
+    if path.is_dir():
+        return UnknownNameError.one(str(path), "holds no sweep (no sweep.json in it)", hint)
+    return UnknownNameError.one(str(given), f"no such sweep in {results_dir}", hint)
+
+
 def require_locks() -> None:
-    """Raise `InputError` on systems without file locks, such as Windows, where sweeps cannot be run."""
+    """Raise `InputError` on systems without file locks, such as Windows, where sweeps can only be looked at."""
     if not HAS_LOCKS:
         raise InputError.one(
             "run", "this system cannot run sweeps, only look at them", "use Linux, macOS or WSL"
@@ -374,19 +393,17 @@ def folders(results_dir: Path) -> list[ResultsFolder]:
         return []
     features.update_copies(results_dir)
     with storing(results_dir):
-        found = []
+        sweeps = []
         for path in sorted(results_dir.iterdir()):
-            if path.name[0] != ".":
-                found.append(ResultsFolder(path))
-        used = []
-        for item in found:
-            if is_any_file(item.info, item.log, item.trials):
-                used.append(item)
-        return used
+            folder = ResultsFolder(path)
+            is_hidden = path.name[0] == "."
+            if not is_hidden and is_any_file(folder.info, folder.log, folder.trials):
+                sweeps.append(folder)
+        return sweeps
 
 
 def is_any_file(*files: Path) -> bool:
-    """Return whether one of the paths is a file; False if this user may not look into their folder."""
+    """Return whether at least one of the paths is a file; False if this user may not look into their folder."""
     with suppress(PermissionError):  # a folder of another user may be closed to this one
         return any(file.is_file() for file in files)
     return False
@@ -403,8 +420,8 @@ def _is_sweep(folder: Path) -> bool:
 def name_uniquely(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
     """Return sweeps by unique names: the sweep's name, or its path or URL if several have that name.
 
-    They keep the order of ``found``. A sweep that occurs there several times, or by several paths, occurs once in the
-    result.
+    They keep the order of ``found``. A folder that occurs there several times, or by several paths, occurs once in the
+    result, by its last path.
     """
     distinct = {folder.path.resolve(): folder for folder in found}.values()
     counts = Counter(folder.name for folder in distinct)
@@ -419,7 +436,11 @@ def name_uniquely(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
 
 
 def _check_folder_name(name: str) -> None:
-    """Raise `InputError` unless ``name`` can be the name of a sweep, and so of its results folder."""
+    """Raise `InputError` unless ``name`` can be the name of a sweep, and so of its results folder.
+
+    It must be printable, of 1 to 200 bytes, without slashes and backslashes, without spaces at its ends, and not begin
+    with ``.`` or ``-``.
+    """
     # Most file systems allow 255 bytes; `ResultsFolder.create` and others add to the name for hidden folders.
     expected = "expected a plain folder name: no / or \\, not begun with . or -, at most 200 bytes"
     if (
@@ -438,7 +459,8 @@ def _check_folder_name(name: str) -> None:
 def list_begun_sweeps(results_dir: Path) -> list[ResultsFolder]:
     """Return the sweeps in a folder that have a log and a sweep.json, by the last change of the log, latest first.
 
-    If ``results_dir`` is the local copy of an object store, it is updated first. Raises `StoreError` if that fails.
+    The list is empty if ``results_dir`` does not exist. If ``results_dir`` is the local copy of an object store, it is
+    updated first. Raises `StoreError` if that fails.
     """
     logged = []
     for folder in folders(results_dir):
@@ -450,11 +472,11 @@ def list_begun_sweeps(results_dir: Path) -> list[ResultsFolder]:
 def free_name(results_dir: Path, name: str) -> str:
     """Return ``name``, or the first of ``NAME-2``, ``NAME-3`` and so on that is free, here and in the store.
 
-    The name is not reserved. Raises `StoreError` if the store is unavailable.
+    A file or folder of that name takes it, even if it is no sweep. The name is not reserved. Local copies of sweeps
+    that have one of these names in the store are updated. Raises `StoreError` if the store is unavailable.
     """
     candidate = name
     number = 1
-    # A folder with other files takes the name, too, although it is no sweep.
     while (results_dir / candidate).exists() or ResultsFolder.exists(results_dir, candidate):
         number += 1
         candidate = f"{name}-{number}"
@@ -462,7 +484,10 @@ def free_name(results_dir: Path, name: str) -> str:
 
 
 def _check_free(folder: ResultsFolder) -> None:
-    """Raise `RefusedError` unless ``folder`` is absent or an empty folder, so that a new sweep can use it."""
+    """Raise `RefusedError` unless ``folder`` is absent or an empty folder, so that a new sweep can use it.
+
+    Raises OSError if the folder cannot be read.
+    """
     other = "choose another name with --name OTHER"
     try:
         content = sorted(item.name for item in folder.path.iterdir())

@@ -28,7 +28,7 @@ class Follower(Closing):
     def close(self) -> None:
         """Stop the thread, update the files to the end of the log and call `drop`.
 
-        Raises any error of the update, after `drop`.
+        Waits for an update that is in progress. Raises any error of the last update, after `drop`.
         """
         self._closing.set()
         self._thread.join()
@@ -46,7 +46,10 @@ class Follower(Closing):
         raise NotImplementedError  # subclasses implement it
 
     def _follow(self) -> None:
-        """Update the files again and again until `close` is called; after an error, log it and start over."""
+        """Update the files again and again until `close` is called; after an error, log it and start over.
+
+        The pause before an update is the period, or `REST` times as long as the last update took if that is longer.
+        """
         pause_s = self._period_s
         while not self._closing.wait(pause_s):
             started = time.perf_counter()

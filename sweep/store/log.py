@@ -78,7 +78,8 @@ class Log(Closing):
         if self._copy is not None:
             self._copy.check()  # may raise `StoreError`, too
         with storing(self.path):
-            if self._torn_at is not None:  # the last call failed, and could not remove what it had written
+            # the last call failed, and could not remove what it had written
+            if self._torn_at is not None:
                 os.ftruncate(self._file, self._torn_at)
                 self._torn_at = None
             start = os.fstat(self._file).st_size

@@ -56,7 +56,10 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """The objects of a store whose keys begin with the path of ``url``. All methods may raise `StoreAway`."""
+    """The objects of a store whose keys begin with the path of ``url``. All methods may raise `StoreAway`.
+
+    Keys are relative to that path.
+    """
 
     url: str  # "s3://bucket/prefix"
     # obstore's client to use; None: the one that `_open_backend` returns for the bucket
@@ -69,8 +72,8 @@ class ObjectStore:
     def get(self, key: str) -> tuple[bytes, str] | None:
         """Return the content and the tag of an object; None if there is none with this key.
 
-        The tag is the one for `swap`. Those in listings may lack its quotes: see `unquote_tag`. Raises `StoreAway` if
-        the store is unavailable.
+        The tag is a text that changes with the content, for `swap`. Those in listings may lack its quotes: see
+        `unquote_tag`. Raises `StoreAway` if the store is unavailable.
         """
         import obstore
 
@@ -87,12 +90,15 @@ class ObjectStore:
         Raises `StoreAway` if the store is unavailable.
         """
 
-        def one(key: str) -> bytes | None:
+        def get_content(key: str) -> bytes | None:
             found = self.get(key)
-            return None if found is None else found[0]
+            if found is None:
+                return None
+            content, _tag = found
+            return content
 
         with ThreadPoolExecutor(_THREADS) as pool:
-            return list(pool.map(one, keys))
+            return list(pool.map(get_content, keys))
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object, replacing any earlier one as a whole. Raises `StoreAway` if the store is unavailable."""
@@ -111,23 +117,28 @@ class ObjectStore:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
+        mode: Any = "create"
+        if tag is not None:
+            mode = {"e_tag": tag}
         with self._raising_store_away(key):
             try:
-                mode: Any = "create" if tag is None else {"e_tag": tag}
-                return (
-                    obstore.put(self._client, self._full_key(key), data, mode=mode)["e_tag"] or ""
-                )
+                written = obstore.put(self._client, self._full_key(key), data, mode=mode)
+                return written["e_tag"] or ""
             except (AlreadyExistsError, PreconditionError, FileNotFoundError):
                 pass  # another process was faster, or an earlier attempt of this call has written it, see above
-        there = self.get(key)
-        if there is not None and there[0] == data:
-            return there[1]
-        return None
+        found = self.get(key)
+        if found is None:
+            return None
+        content, new_tag = found
+        if content != data:
+            return None
+        return new_tag
 
     def entries(self, prefix: str = "") -> list[StoredObject]:
         """Return all objects whose keys begin with ``prefix/``, at any depth, sorted by key.
 
-        Without ``prefix``, return all objects of this store. Raises `StoreAway` if the store is unavailable.
+        Without ``prefix``, return all objects of this store. Their keys are relative to this store, with ``prefix``.
+        Raises `StoreAway` if the store is unavailable.
         """
         import obstore
 
@@ -142,30 +153,30 @@ class ObjectStore:
     def folder(self, prefix: str = "") -> tuple[list[str], list[StoredObject]]:
         """Return (names of the folders, objects), both of what is directly below ``prefix``.
 
-        The names have no path before them; the keys of the objects are relative to this store. Raises `StoreAway` if
-        the store is unavailable.
+        Both lists are empty if nothing is there. The names have no path before them; the keys of the objects are
+        relative to this store, with ``prefix``. Raises `StoreAway` if the store is unavailable.
         """
         import obstore
 
         with self._raising_store_away(prefix):
             found = obstore.list_with_delimiter(self._client, self._full_key(prefix) or None)
-        return [key.rstrip("/").rpartition("/")[2] for key in found["common_prefixes"]], [
-            *map(self._make_stored_object, found["objects"])
-        ]
+        names = [key.rstrip("/").rpartition("/")[2] for key in found["common_prefixes"]]
+        return names, [self._make_stored_object(one) for one in found["objects"]]
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; missing ones are no error. Raises `StoreAway` if the store is unavailable."""
         import obstore
 
-        doomed = [self._full_key(key) for key in keys]
-        if doomed:
-            with self._raising_store_away(doomed[0]):
-                try:
-                    obstore.delete(self._client, doomed)
-                except FileNotFoundError:  # some stores report this and stop there
-                    for key in doomed:
-                        with suppress(FileNotFoundError):
-                            obstore.delete(self._client, key)
+        full_keys = [self._full_key(key) for key in keys]
+        if not full_keys:
+            return
+        with self._raising_store_away(full_keys[0]):
+            try:
+                obstore.delete(self._client, full_keys)
+            except FileNotFoundError:  # some stores report this and stop there
+                for key in full_keys:
+                    with suppress(FileNotFoundError):
+                        obstore.delete(self._client, key)
 
     def upload(self, files: Iterable[tuple[Path, str]]) -> None:
         """Upload the (file, key) pairs, several at a time, each in place of the object under its key.
@@ -175,13 +186,13 @@ class ObjectStore:
         """
         import obstore
 
-        def one(given: tuple[Path, str]) -> None:
+        def upload_one(given: tuple[Path, str]) -> None:
             path, key = given
             with self._raising_store_away(key):
                 obstore.put(self._client, self._full_key(key), path)
 
         with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(one, files))  # `list` raises the errors of the threads
+            list(pool.map(upload_one, files))  # `list` raises the errors of the threads
 
     def download(self, keys: Iterable[tuple[str, Path]]) -> None:
         """Download the (key, path) pairs, several at a time; folders are created and existing files overwritten.
@@ -192,32 +203,35 @@ class ObjectStore:
         """
         import obstore
 
-        def one(given: tuple[str, Path]) -> None:
+        def download_one(given: tuple[str, Path]) -> None:
             key, path = given
             path.parent.mkdir(parents=True, exist_ok=True)
             with self._raising_store_away(key), path.open("wb") as file:
-                for block in obstore.get(self._client, self._full_key(key)).stream(
-                    min_chunk_size=_BLOCK
-                ):
+                found = obstore.get(self._client, self._full_key(key))
+                for block in found.stream(min_chunk_size=_BLOCK):
                     file.write(block)
 
         with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(one, keys))  # `list` raises the errors of the threads
+            list(pool.map(download_one, keys))  # `list` raises the errors of the threads
 
     @property
     def _client(self) -> Backend:
-        """The obstore client for the bucket of this store."""
-        return self.backend or _open_backend(
-            "/".join(self.url.split("/")[:3]), _get_store_variables()
-        )
+        """The obstore client for the bucket of this store, opened if necessary. Raises `StoreAway` if that fails."""
+        if self.backend is not None:
+            return self.backend
+        bucket_url = "/".join(self.url.split("/")[:3])  # "s3:", "" and the bucket
+        return _open_backend(bucket_url, _get_store_variables())
 
     def _full_key(self, key: str) -> str:
         """Return a key of this store as a key of its bucket; for ``""``, the path of this store in it."""
-        return "/".join([*self.url.split("/")[3:], *([key] if key else [])])
+        parts = self.url.split("/")[3:]  # without the scheme and the bucket
+        if key:
+            parts.append(key)
+        return "/".join(parts)
 
     def _make_stored_object(self, found: Any) -> StoredObject:
         """Return an entry of obstore's listing as a `StoredObject`, whose key is relative to this store."""
-        # Cut off is the prefix with its slash: the full key of "-" is this and one character.
+        # The path of this store with its slash is cut off: the full key of "-" is this and one character.
         key = found["path"][len(self._full_key("-")) - 1 :]
         return StoredObject(key, found["size"], unquote_tag(found["e_tag"] or ""))
 
@@ -232,11 +246,11 @@ class ObjectStore:
         try:
             yield
         except (BaseError, OSError) as error:
-            # of the local file: obstore's have no errno
+            # Errors of local files have an errno, those of obstore have none.
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             if isinstance(error, FileNotFoundError) and not _is_without_bucket(error):
-                raise
+                raise  # an object is missing
             raise StoreAway(f"{self.url}: {_describe_store_error(error)}") from error
 
 
@@ -245,8 +259,9 @@ def call_patiently(
 ) -> T:
     """Return ``ask()``; if it raises `StoreAway`, try again every second for at most ``patience_s`` seconds.
 
-    ``look`` is called before each attempt; an exception that it raises ends the attempts. Raises the last `StoreAway`
-    when the time is over. Other exceptions of ``ask`` pass at once.
+    There is at least one attempt, and none is cut short when the time is over; then the last `StoreAway` is raised.
+    Other exceptions of ``ask`` pass at once. ``look`` is called before each attempt; an exception that it raises ends
+    the attempts.
     """
     began = time.monotonic()
     while True:
@@ -259,17 +274,17 @@ def call_patiently(
             time.sleep(_AGAIN_S)
 
 
-def repeat(turn: Callable[[], object], every_s: float, name: str) -> Callable[[], None]:
-    """Call ``turn`` every ``every_s`` seconds in a thread named ``name``; return a function that stops the thread.
+def repeat(action: Callable[[], object], every_s: float, name: str) -> Callable[[], None]:
+    """Call ``action`` every ``every_s`` seconds in a thread named ``name``; return a function that stops the thread.
 
-    The first call comes after ``every_s`` seconds. The returned function waits for a call that is in progress. An
-    exception of ``turn`` ends the thread.
+    The first call comes after ``every_s`` seconds, each further one as long after the end of the last. The returned
+    function waits for a call that is in progress. An exception of ``action`` ends the thread, and is not raised here.
     """
     over = threading.Event()
 
     def run() -> None:
         while not over.wait(every_s):
-            turn()
+            action()
 
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
@@ -282,15 +297,16 @@ def repeat(turn: Callable[[], object], every_s: float, name: str) -> Callable[[]
 
 
 def unquote_tag(tag: str) -> str:
-    """Return an object's tag as listings have it: without the quotes that some stores add."""
+    """Return an object's tag as listings have it: without the quotes around it that some stores add."""
     return tag.strip('"')
 
 
 def check_url(where: str, url: str) -> str:
     """Return the URL of a place in a store in its normal form: a lowercase scheme and no empty parts of the path.
 
-    Raises InputError, which names ``where``, for an unknown kind of store, a URL without a bucket, and a URL with parts
-    such as ``..`` or characters such as ``?``.
+    ``where`` is the option or argument that an error names. Raises InputError for a kind of store other than `SCHEMES`,
+    a URL without a bucket, and a URL with a part ``.`` or ``..``, a space, one of ``?#@`` or a backslash, or a
+    character that is not printable.
     """
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in SCHEMES:
@@ -300,9 +316,9 @@ def check_url(where: str, url: str) -> str:
         )
     bucket, _, prefix = rest.partition("/")
     names = [name for name in prefix.split("/") if name]
-    climbs = {".", ".."} & {bucket, *names}
-    has_marks = set(url) & set("?#@\\ ")
-    if not bucket or climbs or has_marks or not url.isprintable():
+    has_dots = not {".", ".."}.isdisjoint([bucket, *names])
+    has_marks = not set("?#@\\ ").isdisjoint(url)
+    if not bucket or has_dots or has_marks or not url.isprintable():
         raise InputError.one(
             where, f"{url} names no place in a store", "write it as in s3://bucket/prefix"
         )
@@ -312,7 +328,8 @@ def check_url(where: str, url: str) -> str:
 def mark_as_copy(folder: Path, store: ObjectStore) -> None:
     """Mark ``folder`` as the local copy of the place ``store``, in place of any other; safe while others read it.
 
-    The folder is created if necessary. Raises OSError if that fails, and `StoreError` if the mark cannot be written.
+    The mark is a file ``.store`` with the URL; it is not written again if it is there. The folder is created if
+    necessary. Raises OSError if that fails, and `StoreError` if the mark cannot be written.
     """
     if store_of(folder) != store:
         folder.mkdir(parents=True, exist_ok=True)
@@ -323,28 +340,32 @@ def mark_as_copy(folder: Path, store: ObjectStore) -> None:
 def _get_store_variables() -> tuple[tuple[str, str], ...]:
     """Return the environment variables that configure stores, as sorted pairs (name, value).
 
-    They are needed because a client keeps the values it was created with.
+    These are all that begin with ``AWS_``, ``AZURE_`` or ``GOOGLE_``. They are needed because a client keeps the values
+    it was created with.
     """
-    return tuple(
-        sorted(
-            item for item in os.environ.items() if item[0].startswith(("AWS_", "AZURE_", "GOOGLE_"))
-        )
-    )
+    found = []
+    for name, value in os.environ.items():
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_")):
+            found.append((name, value))
+    return tuple(sorted(found))
 
 
 @lru_cache(maxsize=64)
 def _open_backend(url: str, settings: tuple[tuple[str, str], ...]) -> Backend:
-    """Return obstore's client for the bucket of ``url``; clients are kept by URL and settings. Raises `StoreAway`.
+    """Return obstore's client for the bucket of ``url``; clients are kept by URL and settings.
 
-    ``settings`` only tells clients apart: obstore reads the environment itself.
+    ``settings`` only tells clients apart: obstore reads the environment itself. Unencrypted connections are allowed if
+    an endpoint in the environment begins with ``http://``, or for Azure's emulator. Raises `StoreAway` if obstore
+    refuses the URL or the environment; the store itself is not asked.
     """
     from obstore.exceptions import BaseError
     from obstore.store import from_url
 
     # An endpoint set by the user is used as written, even if it is not encrypted.
-    plain = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
+    is_unencrypted = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
+    is_emulator = os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() == "true"
     options: Any = {"timeout": f"{_ANSWER_S:g}s", "connect_timeout": f"{_CONNECT_S:g}s"}
-    if plain or os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() == "true":
+    if is_unencrypted or is_emulator:
         options["allow_http"] = True
     retries: Any = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_S)}
     try:
@@ -360,6 +381,7 @@ _ENDPOINTS = (
     "AZURE_STORAGE_ENDPOINT",
     "AZURE_ENDPOINT",
 )
+"""Environment variables with which a user sets the address of a store."""
 
 
 def _is_without_bucket(error: BaseException) -> bool:
@@ -368,31 +390,56 @@ def _is_without_bucket(error: BaseException) -> bool:
 
 
 def _describe_store_error(error: BaseException) -> str:
-    """Return the cause of an error of obstore in a few words; its own message lists every retry."""
-    kind = type(error).__name__
+    """Return the cause of an error of obstore in a few words; its own message lists every retry.
+
+    If it is none of the known causes, the result is the HTTP status with the store's own word for it, or the first line
+    of the message without a status.
+    """
+    whole = str(error)
+    status = ""
+    status_found = re.search(r"status code: (\d+[^,:]*)|status: (\d{3} [A-Za-z ]+)", whole)
+    if status_found is not None:
+        status = status_found[1] or status_found[2]
+    cause = _find_known_cause(error, status)
+    if cause is not None:
+        return cause
+    if not status:
+        return first_line(error)
+    # The store's own word for the error, such as SlowDown, explains the status.
+    code = re.search(r"<Code>(\w+)</Code>", whole)
+    if code is None:
+        return status
+    return f"{status} ({code[1]})"
+
+
+def _find_known_cause(error: BaseException, status: str) -> str | None:
+    """Return in words what a user can do something about, as the cause of an error of obstore; None if it is unknown.
+
+    ``status`` is the HTTP status in the message, such as "403 Forbidden"; "" if there is none.
+    """
     whole = str(error)
     # Without addresses: they contain the key, which may have any word or number that is searched for below.
     first_line_said = re.sub(r"https?://\S+", "", whole.partition("\n")[0])
-    status_found = re.search(r"status code: (\d+[^,:]*)|status: (\d{3} [A-Za-z ]+)", whole)
-    status = (status_found[1] or status_found[2]) if status_found else ""
-    known = {
+    refusals = {
         "UnauthenticatedError": "the credentials are refused",
         "PermissionDeniedError": "access is denied",
     }
+    refusal = refusals.get(type(error).__name__)
+    if refusal is None and status.startswith(("401", "403")):
+        refusal = "access is denied"
+    cause = None
     if _is_without_bucket(error):
-        return "there is no such bucket"
-    if "Account must be specified" in first_line_said:
-        return "no account is named: set AZURE_STORAGE_ACCOUNT_NAME"
+        cause = "there is no such bucket"
+    elif "Account must be specified" in first_line_said:
+        cause = "no account is named: set AZURE_STORAGE_ACCOUNT_NAME"
     # where a cloud's machine asks for its role
-    if "instance metadata" in whole or "169.254.169.254" in whole:
-        return "no credentials were found in the environment, and the machine has no role"
-    if kind in known or status.startswith(("401", "403")):
-        return f"{known.get(kind, 'access is denied')} (credentials come from the environment or the machine's role)"
-    if "error sending request" in first_line_said or "connect" in first_line_said.lower():
-        return "cannot be reached"
-    # The store's own word for the error, such as SlowDown, explains the status.
-    code = re.search(r"<Code>(\w+)</Code>", whole)
-    return (status or first_line(error)) + (f" ({code[1]})" if status and code else "")
+    elif "instance metadata" in whole or "169.254.169.254" in whole:
+        cause = "no credentials were found in the environment, and the machine has no role"
+    elif refusal is not None:
+        cause = f"{refusal} (credentials come from the environment or the machine's role)"
+    elif "error sending request" in first_line_said or "connect" in first_line_said.lower():
+        cause = "cannot be reached"
+    return cause
 
 
 LEASE = "lease"
@@ -407,7 +454,7 @@ class Lease:
     host: str
     process: int
     space: str  # namespace in which the process id is valid
-    token: str
+    token: str  # identifies the session that took the lease
     renewed: float  # seconds since 1970, by the holder's clock
     released: bool = False
     once: str = ""  # makes the bytes of each lease unique
@@ -453,7 +500,8 @@ class Lease:
     def is_over(self) -> bool:
         """True if the lease was released or its process has ended, as far as this machine can tell.
 
-        It cannot tell whether a process of another machine has ended.
+        It cannot tell whether a process of another machine or container has ended; then this is False. When the lease
+        was last renewed does not matter.
         """
         if self.released:
             return True
@@ -473,11 +521,11 @@ def find_valid_lease(store: ObjectStore) -> Lease | None:
     """
     found = store.get(LEASE)
     if found is None:
-        lease = None
-    else:
-        lease = Lease.parse(found[0], store)
+        return None
+    content, _tag = found
+    lease = Lease.parse(content, store)
     # Three times as long as it is valid, because its time is by the clock of another machine.
-    if lease is None or lease.is_over or time.time() - lease.renewed > 3 * LEASE_S:
+    if lease.is_over or time.time() - lease.renewed > 3 * LEASE_S:
         return None
     return lease
 

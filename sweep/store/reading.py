@@ -45,17 +45,21 @@ from sweep.store.tables import (
 def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
     """Return the tables of a sweep as its log is now, without writing anything.
 
-    ``metrics`` lists the columns of the metrics table to read, some of which may be missing; None reads all. Table
-    files that were made from another log are ignored. If there is no log, the files are read as they are. Checkpoints
-    that were deleted are not named. Raises `StoreError` if a file or the log cannot be read, or if there is no log and
-    the files do not belong together.
+    ``metrics`` lists the columns of the metrics table to read, of which missing ones are left out; None reads all.
+    Table files that are missing, unusable or made from another log are ignored, and the log is read instead. If there
+    is no log, the files are read as they are; without files either, the tables have no rows. Checkpoints that were
+    deleted are not named. Raises `StoreError` if a file or the log is damaged or cannot be read, or if there is no log
+    and the files do not belong together.
     """
     found = _read_as_logged(folder, metrics)
     return replace(found, trials=without_deleted_checkpoints(folder, found.trials))
 
 
 def _read_as_logged(folder: ResultsFolder, metrics: Sequence[str] | None) -> Tables:
-    """Return the tables for `read_tables`, with the checkpoints that the log and the files name."""
+    """Return the tables as `read_tables` does, with all checkpoints that the log and the files name, even deleted ones.
+
+    Raises the same errors.
+    """
     with ExitStack() as stack:
         # Each file is opened only once, because a running sweep replaces them.
         files = _open_tables(folder, stack)
@@ -111,7 +115,10 @@ def _read_stored(
 
 @contextmanager
 def _naming_damaged_tables(folder: ResultsFolder) -> Iterator[None]:
-    """Raise a `StoreError` that names both table files if Arrow cannot decode what the block reads from them."""
+    """Raise a `StoreError` that names both table files if Arrow cannot decode what the block reads from them.
+
+    If there is a log, its message says to delete the files. Errors of the disk and other exceptions pass unchanged.
+    """
     try:
         yield
     except (pa.ArrowException, OSError) as error:
@@ -165,11 +172,7 @@ def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> His
         else:
             history = None
     # ValueError also for no files, TypeError for another version's fields
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-    ):
+    except (KeyError, TypeError, ValueError):
         return None
     if history is None or history.layout == LAYOUT or not folder.log.exists():
         return history
@@ -179,7 +182,9 @@ def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> His
         if name.startswith("param."):
             names.append(name)
     has_nulls = any(column.null_count for column in files[0].read(columns=names).columns)
-    return None if has_nulls else history
+    if has_nulls:
+        return None
+    return history
 
 
 def _is_of_this_version(history: History) -> bool:
@@ -190,13 +195,14 @@ def _is_of_this_version(history: History) -> bool:
 def count_bytes_behind(history: History, path: Path) -> int | None:
     """Return how many bytes of the log ``path`` the tables lack; None if they were made from another log.
 
-    0 is returned if there is no log, because the tables cannot be outdated then. Tables without a mark count as made
-    from another log as soon as its length differs.
+    The length of the log and, if the tables have one, the mark of their end in it are compared (`log.mark`). Tables
+    without a mark count as made from another log if its length differs at all. 0 is returned if there is no log,
+    because the tables cannot be outdated then.
     """
     if not path.exists():
         return 0
     beyond = path.stat().st_size - history.log_bytes
-    if history.mark is None:
+    if history.mark is None:  # made by an early version
         return None if beyond else 0
     if log.was_replaced(path, history.log_bytes, history.mark):
         return None
@@ -206,7 +212,7 @@ def count_bytes_behind(history: History, path: Path) -> int | None:
 def read_columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
     """Return the named columns as lists of Python values by name: JSON decoded, nulls as None.
 
-    Columns that the table lacks are left out.
+    Only texts of columns that are marked as JSON are decoded. Columns that the table lacks are left out.
     """
     values_by_name: dict[str, list[object]] = {}
     for name in names:
@@ -223,11 +229,14 @@ def read_columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object
     return values_by_name
 
 
-_KINDS = {pa.float64(): np.float64, pa.int64(): np.int64}
+_KINDS = {pa.float64(): np.float64, pa.int64(): np.int64}  # with the same bytes in Arrow and NumPy
 
 
 def total(table: pa.Table, name: str) -> float | None:
-    """Return the sum of a column of numbers, in which nulls count as 0; None if the table has no such column."""
+    """Return the sum of a column of numbers, in which nulls count as 0; None if the table has no such column.
+
+    For a column of nulls alone or without rows, it is 0.
+    """
     if name not in table.column_names:
         return None
     return float(numbers(table, name).sum())
@@ -236,14 +245,15 @@ def total(table: pa.Table, name: str) -> float | None:
 def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[np.float64]:
     """Return a column of numbers as floats; ``missing`` takes the place of nulls, or of a column that the table lacks.
 
-    Columns of booleans become 0 and 1. The array may be read-only, because it may share the memory of the table.
+    Booleans become 0 and 1. The array may be read-only, because it may share the memory of the table.
     """
     if name not in table.column_names:
         return np.full(table.num_rows, missing)
     column = table[name].combine_chunks()
     if column.type not in _KINDS:
         column = column.cast(pa.float64())
-    # `to_numpy` and `fill_null` import pandas, `cast` the library of computations
+    # Read from its memory: `to_numpy` and `fill_null` import pandas, `cast` the library of computations.
+    # ``bits`` has a bit for each row, 1 unless it is null; there may be none if no row is null.
     bits, content = column.buffers()
     kind = _KINDS[column.type]
     if len(column):  # part of a table may begin within its buffers, at `offset`
@@ -253,14 +263,16 @@ def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[
     values = stored.astype(np.float64, copy=False)
     if not column.null_count:
         return values
-    valid = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[column.offset :][
-        : len(column)
-    ]
-    return np.where(valid, values, missing)
+    all_bits = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")
+    is_valid = all_bits[column.offset : column.offset + len(column)]
+    return np.where(is_valid, values, missing)
 
 
-_TRIAL = re.compile(rb'\{"event":"[a-z_]+","trial":(\d+)[,}]')
+_TRIAL = re.compile(
+    rb'\{"event":"[a-z_]+","trial":(\d+)[,}]'
+)  # beginning of a record of a trial's event
 _SESSION = b'{"event":"session_started"'
+# the columns of trials and of metrics by their place in the tables: see `_trial_group` and `_epoch_group`
 _HEAD = frozenset(
     {"sweep", "trial", "trial_id", "role", "repeat", "fold", "seed", "status", "status_reason"}
 )
@@ -276,15 +288,17 @@ def update_tables(
 ) -> Tables | None:
     """Return stored tables updated to the end of the log; None if that requires reading the whole log.
 
-    ``stored`` must come from this log and this version of sweep. ``names`` lists the columns that ``stored.metrics``
-    has, including ``trial``; None if it has all. If ``names`` is empty, the metrics table is not updated. Nothing is
-    written.
+    That is required if a trial that had ended in ``stored`` continues, the log is damaged, or a column has no type that
+    fits its old and new values. ``stored`` must come from this log and this version of sweep. ``names`` lists the
+    columns that ``stored.metrics`` has, including ``trial``; None if it has all. If ``names`` is empty, the metrics
+    table is not updated. Nothing is written.
     """
     try:
         builder = _resume_builder(folder, stored.history)
         builder.follow(folder.log)
-    # an ended trial continues, or the log is damaged: reading all of it tells more
-    except StoreError:
+    except (
+        StoreError
+    ):  # an ended trial continues, or the log is damaged: reading all of it tells more
         return None
     return _merge_tables(stored, builder, names)
 
@@ -292,7 +306,7 @@ def update_tables(
 def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
     """Return a builder that has observed the unfinished trials up to ``history.log_bytes`` and can go on from there.
 
-    It has no rows of other trials.
+    It has no rows of other trials. ``history`` is that of the stored tables.
 
     Raises:
         StoreError: if the log is damaged.
@@ -337,7 +351,8 @@ def _merge_tables(
 ) -> Tables | None:
     """Return ``stored`` with the builder's rows added, in place of the rows of the same trials.
 
-    ``names`` is explained in `update_tables`. None is returned if a column has no type that fits both.
+    ``names`` lists the columns that ``stored.metrics`` has, including ``trial``; None if it has all. If it is empty,
+    the metrics table is returned as it is. None is returned if a column has no type that fits both.
     """
     fresh = builder.trials()
     fresh_numbers = numbers(fresh, "trial").astype(np.int64)
@@ -357,13 +372,14 @@ def _merge_tables(
 def _read_lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     """Yield (byte at which it begins, line) for each line of a file from byte ``start`` to byte ``end``.
 
-    Both must be beginnings of lines, or ``end`` the end of the file.
+    Both must be beginnings of lines, or ``end`` the end of the file. Lines have their line feeds. If the file ends
+    before ``end``, as when it was replaced, no more are yielded.
     """
     with path.open("rb") as file:
         file.seek(start)
         while start < end:
             line = file.readline()
-            if not line:  # the log was replaced by a shorter one in the meantime
+            if not line:
                 return
             yield start, line
             start += len(line)
@@ -374,8 +390,8 @@ def _merge_table(
 ) -> pa.Table | None:
     """Return the rows of ``old`` except those of the ``replaced`` trials, and all rows of ``new``, sorted by trial.
 
-    ``replaced`` has numbers of trials. ``group`` returns the sort key of a column. None is returned if a column has no
-    type that fits both tables.
+    ``replaced`` has numbers of trials. Rows of the same trial keep their order. ``group`` returns for the name of a
+    column the key by which columns are sorted. None is returned if a column has no type that fits both tables.
     """
     keep = ~np.isin(numbers(old, "trial").astype(np.int64), replaced)
     count = int(keep.sum())
@@ -409,7 +425,8 @@ def _append_table(
 ) -> pa.Table | None:
     """Return the rows of ``first``, then those of ``second``, with the columns of both sorted by ``group``.
 
-    A column that one of them lacks is null in its rows. None is returned if a column has no type that fits both tables.
+    ``group`` returns for the name of a column the key by which columns are sorted. A column that one of them lacks is
+    null in its rows. None is returned if a column has no type that fits both tables.
     """
     names = list(dict.fromkeys([*first.column_names, *second.column_names]))
     fields, columns = [], []
@@ -419,19 +436,18 @@ def _append_table(
             if name in table.column_names:
                 present_fields.append(table.schema.field(name))
         # A column of nulls alone has the type null, and fits any other one.
-        field = _get_common_field(
-            [one for one in present_fields if not pa.types.is_null(one.type)], name
-        )
+        typed_fields = [one for one in present_fields if not pa.types.is_null(one.type)]
+        field = _get_common_field(typed_fields, name)
         if field is None:
             return None
+        chunks = []
         try:
-            chunks = []
             for table in (first, second):
-                chunks.append(_cast_column(table, field).chunks)
+                chunks.extend(_cast_column(table, field).chunks)
         except pa.ArrowInvalid:  # a whole number that no float can represent
             return None
         fields.append(field)
-        columns.append(pa.chunked_array([chunk for part in chunks for chunk in part], field.type))
+        columns.append(pa.chunked_array(chunks, field.type))
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
@@ -451,7 +467,8 @@ def _cast_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
 def _get_common_field(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
     """Return a field named ``name`` whose type fits all ``fields``, which are 0 to 2; None if there is none.
 
-    For no fields, its type is null.
+    For no fields, its type is null; for integers and floats, float. Otherwise the fields must have the same type, and
+    the same metadata.
     """
     if not fields:
         return pa.field(name, pa.null())
@@ -459,8 +476,10 @@ def _get_common_field(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
     if kinds == {pa.int64(), pa.float64()}:
         return pa.field(name, pa.float64())
     # The metadata say whether texts are JSON.
-    alike = len(kinds) == 1 and len({str(field.metadata) for field in fields}) == 1
-    return fields[0] if alike else None
+    metadata = {str(field.metadata) for field in fields}
+    if len(kinds) > 1 or len(metadata) > 1:
+        return None
+    return fields[0]
 
 
 def _trial_group(name: str) -> int:
@@ -491,13 +510,19 @@ def _trial_group(name: str) -> int:
 
 
 def _epoch_group(name: str) -> int:
-    """Return the sort key of a column of the metrics, for the order of `TableBuilder.metrics`."""
+    """Return the sort key of a column of the metrics, for the order of `TableBuilder.metrics`.
+
+    It is 0 for the columns that every sweep has, 1 for metrics and 2 for measures.
+    """
     if name in _EPOCH_HEAD:
         return 0
-    return 1 if name.startswith("metric.") else 2
+    if name.startswith("metric."):
+        return 1
+    return 2
 
 
 FIRST_S = 2.0
+"""Least pause between two updates of the table files, and before the first one."""
 
 
 class TableWriter(Follower):
@@ -515,7 +540,8 @@ class TableWriter(Follower):
     def update(self) -> None:
         """Write both table files again if the log has events that they lack, or if they are missing or unusable.
 
-        Raises `StoreError`, as for a damaged log.
+        The rows of trials that had ended in the files are kept if possible; otherwise the whole log is read. Raises
+        `StoreError` if the log or sweep.json is damaged, or a file cannot be written.
         """
         if self._parts is None:
             self._parts = self._open_stored()
@@ -550,8 +576,8 @@ class TableWriter(Follower):
     def _open_stored(self) -> tuple[Tables | None, TableBuilder]:
         """Return the stored tables, and a builder for the trials that had not ended in them.
 
-        If the files are missing or unusable, return None and a builder for the whole log. Sets `_written`. Raises
-        `StoreError` if sweep.json cannot be read.
+        If the files are missing or unusable, return None and a builder for the whole log. Sets `_written` to the bytes
+        of the log that the files cover, or -1. Raises `StoreError` if sweep.json cannot be read.
         """
         folder = self._folder
         self._written = -1

@@ -59,8 +59,9 @@ _FOLDERS = ("tensorboard", "profile")  # folders that are uploaded too
 def local(results: str | Path, where: str = "--results") -> Path:
     """Return the results folder ``results`` as a path; for a URL, the folder of its local copy.
 
-    The folder of a copy is created if necessary, but not updated. Raises InputError, which names ``where``, for an
-    invalid URL, InputError if `_cache` knows no folder, and `StoreError` if the folder cannot be created.
+    The folder of a copy is created and marked if necessary, but not updated. ``where`` names the option or argument in
+    errors. Raises InputError for an invalid URL or if no folder for copies is known, and `StoreError` if the folder
+    cannot be created.
     """
     if not is_url(results):
         return Path(results)
@@ -77,7 +78,7 @@ def local(results: str | Path, where: str = "--results") -> Path:
 def _cache() -> Path:
     """Return the folder for local copies of results: ``SWEEP_CACHE``, or ``sweep`` in the user's cache folder.
 
-    It may not exist. Raises InputError if neither is known.
+    It may not exist. Raises InputError if the variable is not set and no home folder is known.
     """
     folder = find_cache_folder()
     if folder is None:
@@ -99,14 +100,14 @@ class _CopyState:
 
     @classmethod
     def read(cls, folder: Path) -> _CopyState:
-        """Return the state kept in a folder; an empty one if there is none or it is unreadable."""
+        """Return the state in the file ``.known.json`` of a folder; an empty one if that is missing or unreadable."""
         try:
             return cls(**json.loads((folder / _KNOWN).read_bytes()))
         except (OSError, ValueError, TypeError):
             return cls()
 
     def write(self, folder: Path) -> None:
-        """Keep this state in a file of the local copy. Raises `StoreError` if it cannot be written."""
+        """Keep this state in the file ``.known.json`` of a folder. Raises `StoreError` if it cannot be written."""
         with replacing(folder / _KNOWN) as path:
             path.write_text(json.dumps(asdict(self)))
 
@@ -114,9 +115,10 @@ class _CopyState:
 def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
     """Update the local copy of a sweep; return whether the store has the sweep. Raises `StoreError` if that fails.
 
-    If the store does not have it, its copy is renamed. While a process of this machine runs the sweep, nothing is
+    If the store does not have it, its copy is renamed. If it has, the changed files and the new bytes of the log are
+    downloaded to ``folder``, which is created if necessary. While a process of this machine runs the sweep, nothing is
     downloaded and True is returned, because the copy is current then. ``mine`` says that it is this process that has
-    locked the sweep; the copy is then updated all the same.
+    locked the sweep; the copy is then updated all the same. Waits while another process updates the copy.
     """
     # so that no lock file is left behind for a mistyped name
     if not folder.exists() and not _has_sweep_file(store.folder()[1]):
@@ -130,7 +132,7 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
                 _set_copy_aside(folder)
                 return False
             try:
-                _bring(folder, store, files, store.entries("log"))
+                _download_changes(folder, store, files, store.entries("log"))
             except _Replaced:  # the listing is outdated
                 continue
             return True
@@ -138,7 +140,7 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
 
 
 def _has_sweep_file(files: Iterable[StoredObject]) -> bool:
-    """Return whether a sweep.json is among the objects of a folder, which makes it a sweep: see `claim`."""
+    """Return whether a sweep.json is among the objects of a folder, which makes that a sweep."""
     return any(entry.key == "sweep.json" for entry in files)
 
 
@@ -147,7 +149,8 @@ def lock_copy(folder: Path) -> Iterator[None]:
     """Wait for the lock of a stored sweep's local copy: nobody else on this machine updates the copy inside the block.
 
     It is not the lock of the sweep, so the process that runs the sweep still writes to the copy. The lock excludes this
-    process as well: `pull` inside the block would wait for ever.
+    process as well: `pull` inside the block would wait for ever. The lock file ``.NAME.pull`` is made next to the
+    folder and stays. Raises `StoreError` if it cannot be opened or locked.
     """
     with waiting_for(folder.with_name(f".{folder.name}.pull")):
         yield
@@ -178,13 +181,15 @@ def pull_all(results: Path, store: ObjectStore) -> None:
             pull(path, store.below(path.name))
 
 
-def _bring(
+def _download_changes(
     folder: Path, store: ObjectStore, files: Sequence[StoredObject], log: Sequence[StoredObject]
 ) -> None:
     """Download the changed ones of ``files`` and the new bytes of the log to ``folder``; call it inside `lock_copy`.
 
     ``files`` and ``log`` are the objects of the sweep and of its log, as the store lists them. If the copy is of an
-    earlier sweep of this name, it is renamed before. Raises `_Replaced` if an object is gone.
+    earlier sweep of this name, it is renamed before. What was downloaded is noted in the copy's state. Raises
+    `_Replaced` if an object is gone, and `StoreError` if the store is unavailable, bytes of the log are missing there,
+    or a file cannot be written.
     """
     known = _CopyState.read(folder)
     first = next((entry.tag for entry in log if entry.key == _FIRST), None)
@@ -213,12 +218,18 @@ def _bring(
 
 
 def _find_segments(entries: Sequence[StoredObject]) -> list[tuple[int, int, str]]:
-    """Return (first number, last number, key) for each segment or part of the log among ``entries``, in order."""
+    """Return (first number, last number, key) for each segment or part of the log among ``entries``, in order.
+
+    The numbers are those of the segments that it has; for a single segment, both are the same. Other objects are left
+    out.
+    """
     segments = []
     for entry in entries:
         found = _SEGMENT.fullmatch(entry.key)
         if found:
-            segments.append((int(found[1]), int(found[2] or found[1]), entry.key))
+            first = int(found[1])
+            last = int(found[2] or first)  # a single segment has only one number in its key
+            segments.append((first, last, entry.key))
     return sorted(segments)
 
 
@@ -227,9 +238,11 @@ def _bring_log(
 ) -> None:
     """Download the segments of the log that the copy lacks to ``path``, and record them in ``known``.
 
-    Where bytes of the copy differ from these segments, the copy is cut off and continued with theirs. If there are no
-    new segments, the copy is left as it is, even if it has more bytes. Raises `_Replaced` if a segment has disappeared
-    meanwhile, and `StoreError` if bytes of the log are missing in the store.
+    ``entries`` are the objects of the log in the store, and ``known`` is the state of the copy, which is not written to
+    its file here. Where bytes of the copy differ from these segments, the copy is cut off and continued with theirs. If
+    there are no new segments, the copy is left as it is, even if it has more bytes. Raises `_Replaced` if a segment has
+    disappeared meanwhile, and `StoreError` if bytes of the log are missing in the store, which is unavailable, or the
+    copy cannot be written.
     """
     segments = _find_segments(entries)
     if path.exists():
@@ -246,11 +259,12 @@ def _bring_log(
             for data in store.get_all(new[start : start + _AT_ONCE]):
                 if data is None:
                     raise _Replaced
-                at, content = _parsed(data)
-                if at > known.bytes:
-                    raise StoreError(f"{store.url}/log: bytes {known.bytes} to {at} are missing")
+                start_byte, content = _parse_segment(data)
+                if start_byte > known.bytes:
+                    missing = f"bytes {known.bytes} to {start_byte} are missing"
+                    raise StoreError(f"{store.url}/log: {missing}")
                 # a part may begin with segments that the copy has
-                more = content[known.bytes - at :]
+                more = content[known.bytes - start_byte :]
                 file.seek(known.bytes)
                 # It may have them: a driver that died here may have uploaded them without noting it.
                 if file.read(len(more)) != more:  # the copy has another driver's bytes, or fewer
@@ -261,8 +275,11 @@ def _bring_log(
     known.segments = max(last for _, last, _ in segments) + 1
 
 
-def _parsed(data: bytes) -> tuple[int, bytes]:
-    """Return the byte of the log at which a downloaded segment or part begins, and its content."""
+def _parse_segment(data: bytes) -> tuple[int, bytes]:
+    """Return the byte of the log at which a downloaded segment or part begins, and its content without the first line.
+
+    Raises ValueError, KeyError or TypeError if the first line does not give that byte.
+    """
     head, _, content = data.partition(b"\n")
     return int(json.loads(head)["at"]), content
 
@@ -279,7 +296,8 @@ def _set_copy_aside(folder: Path) -> None:
 def claim(folder: Path, store: ObjectStore) -> bool:
     """Create a new sweep in the store from its local folder; return False if its name is taken there.
 
-    Only ``sweep.json`` and ``spec.yaml`` are uploaded. The tag of ``sweep.json`` is kept in a file of the folder.
+    Only ``sweep.json`` and ``spec.yaml`` are uploaded. The tag of ``sweep.json`` is kept in the file ``.known.json`` of
+    the folder. Raises OSError if one of the two cannot be read, and `StoreError` if the store is unavailable.
     """
     known = _CopyState()
     info = (folder / "sweep.json").read_bytes()
@@ -297,7 +315,8 @@ def publish_sweep(aside: Path, folder: Path, store: ObjectStore) -> None:
     """Create a new sweep in the store from its complete folder ``aside``, which becomes the copy as ``folder``.
 
     If another process has taken the name in the store, its sweep is downloaded to ``folder``, ``aside`` stays, and
-    RefusedError is raised.
+    RefusedError is raised. Raises `StoreError` if the store is unavailable, and OSError if ``folder`` is not empty; the
+    new sweep is then in the store all the same.
     """
     mark_as_copy(aside, store)
     # no other process here downloads the new sweep to `folder` before it is renamed
@@ -315,7 +334,8 @@ def publish_sweep(aside: Path, folder: Path, store: ObjectStore) -> None:
 def withdraw(folder: Path, store: ObjectStore) -> None:
     """Delete a sweep from the store, unless it is running, its log has events, or the store is unavailable.
 
-    No error is raised in these cases. The local copy ``folder`` stays.
+    No error is raised in these cases. All its objects are deleted, with the lease; the local copy ``folder`` stays. It
+    may wait for 20 s for the lease of a process that has ended.
     """
     writer = Writer(folder, store)
     # for a running sweep, it raises `RefusedError`
@@ -325,7 +345,7 @@ def withdraw(folder: Path, store: ObjectStore) -> None:
     ):
         segments = store.get_all([entry.key for entry in store.entries("log")])
         # A segment may have no content: each session begins with such a one.
-        if not any(data and _parsed(data)[1] for data in segments):
+        if not any(data and _parse_segment(data)[1] for data in segments):
             # also the lease, which is then not written again
             store.delete(entry.key for entry in store.entries())
 
@@ -335,22 +355,34 @@ LASTING = "steer-"
 
 
 def ask(store: ObjectStore, request: str, content: bytes = b"") -> None:
-    """Put a request, by its name, into the store for the process that runs the sweep, on any machine."""
+    """Put the request named ``request`` into the store for the process that runs the sweep, on any machine.
+
+    Raises `StoreError` if the store is unavailable.
+    """
     store.put(f"requests/{request}", content)
 
 
 def is_asked(store: ObjectStore, request: str) -> bool:
-    """Return whether a request, by its name, is still in the store, because no process has received it."""
+    """Return whether the request named ``request`` is still in the store, because no process has received it.
+
+    Raises `StoreError` if the store is unavailable.
+    """
     return store.get(f"requests/{request}") is not None
 
 
 def answer(store: ObjectStore, name: str, content: bytes) -> None:
-    """Put the answer named ``name`` to a request of another machine into the store."""
+    """Put the answer named ``name`` to a request of another machine into the store, in place of an earlier one.
+
+    Raises `StoreError` if the store is unavailable.
+    """
     store.put(f"answers/{name}", content)
 
 
 def take_answer(store: ObjectStore, name: str) -> bytes | None:
-    """Return the answer named ``name`` and delete it from the store; None if there is none."""
+    """Return the answer named ``name`` and delete it from the store; None if there is none.
+
+    Raises `StoreError` if the store is unavailable.
+    """
     found = store.get(f"answers/{name}")
     if found is None:
         return None
@@ -359,12 +391,18 @@ def take_answer(store: ObjectStore, name: str) -> bytes | None:
 
 
 def withdraw_stored_request(store: ObjectStore, request: str) -> None:
-    """Delete a request, by its name, from the store; do nothing if a process has received it already."""
+    """Delete the request named ``request`` from the store; do nothing if a process has received it already.
+
+    Raises `StoreError` if the store is unavailable.
+    """
     store.delete([f"requests/{request}"])
 
 
 def _is_lasting(key: str) -> bool:
-    """Return whether the next process carries the request under ``key`` out if the present one does not."""
+    """Return whether the next process carries the request under ``key`` out if the present one does not.
+
+    That is so if its name begins with `LASTING`.
+    """
     return key.rpartition("/")[2].startswith(LASTING)
 
 
@@ -378,37 +416,38 @@ class Writer:
         self._token = secrets.token_hex(8)
         self._lease_tag = ""  # of the lease as this process has last written it
         self._renewed = 0.0  # when that was, by `now`
-        self._leasing = threading.Lock()  # held while the lease is written
-        self._known = _CopyState()  # what the store has
+        self._lease_lock = threading.Lock()  # held while the lease is written
+        self._stored = _CopyState()  # what the store has
         self._end = 0  # byte up to which the log must be sent
-        self._loose = 0  # first segment that is in no part, and the byte at which it begins
-        self._loose_at = 0
+        self._unmerged = 0  # number of the first segment that is in no part
+        self._unmerged_byte = 0  # byte of the log at which it begins
         self._away_since: float | None = None  # time of the first failure of those in a row
         self._fault: str | None = None  # why nothing more may be written
         self._fault_reported = False  # the driver knows of the fault
-        self._busy = threading.Lock()  # held while segments are written
-        self._stops: list[Callable[[], None]] = []  # functions that stop its threads
+        self._sending_lock = threading.Lock()  # held while segments are written
+        self._stop_functions: list[Callable[[], None]] = []  # functions that stop its threads
 
     @contextmanager
     def open(self) -> Iterator[Writer]:
         """Hold the lease and upload the log inside the block, as the only writer of the sweep in the store.
 
-        The caller must hold the sweep's lock on this machine. The local copy is updated first. At the end, the rest of
-        the log and the other files are uploaded.
+        The caller must hold the sweep's lock on this machine. The local copy is updated first, and requests to an
+        earlier process are deleted. At the end, the rest of the log and the other files are uploaded.
 
         Raises:
             RefusedError: naming the process that is writing.
-            StoreError: if the store does not answer, or another process has taken over the sweep.
+            StoreError: if the store does not answer at the beginning or at the end, or another process has taken over
+                the sweep. If the block raises, errors of the last upload are ignored.
         """
         with self.held():
             self._fence()
-            for name, turn, every_s in (
+            for name, action, every_s in (
                 ("log", self.send, self._sync_s),
                 ("lease", self._look_after, _LOOK_S),
             ):
-                self._stops.append(
-                    repeat(partial(self._guarded, turn), every_s, f"object store: {name}")
-                )
+                # a thread of this name, which the function that `repeat` returns stops
+                stop = repeat(partial(self._call_guarded, action), every_s, f"object store: {name}")
+                self._stop_functions.append(stop)
             try:
                 yield self
             except BaseException:  # the first error is the important one
@@ -421,15 +460,16 @@ class Writer:
     def held(self) -> Iterator[None]:
         """Hold the sweep's lease inside the block, waiting up to 20 s for a lease that is not renewed to expire.
 
-        In a block of more than 20 s, something must call `renew_lease`, as the threads of `open` do. Raises
-        `RefusedError` that names the process that renews the lease, and `StoreError` if the store is unavailable.
+        In a block of more than 20 s, something must call `renew_lease`, as the threads of `open` do. At the end the
+        lease is released; errors of that are ignored. Raises `RefusedError` that names the process that renews the
+        lease, and `StoreError` if the store is unavailable.
         """
-        self._take()
+        self._take_lease()
         try:
             yield
         finally:
             with suppress(StoreError):  # the lease will expire instead
-                self._claimed(self._lease_tag, released=True)
+                self._write_lease(self._lease_tag, released=True)
 
     def check(self) -> None:
         """Raise `StoreError` if nothing more may be written, because of an error of the uploads or of the lease.
@@ -437,7 +477,7 @@ class Writer:
         After the machine slept, another process may have taken over, so an old lease is renewed first.
         """
         if not self._fault and now() - self._renewed > LEASE_S:
-            self._guarded(self.renew_lease)
+            self._call_guarded(self.renew_lease)
         if self._fault:
             self._fault_reported = True
             raise StoreError(self._fault)
@@ -451,35 +491,36 @@ class Writer:
         if wait:
             self._send_surely()
 
-    def _guarded(self, turn: Callable[[], None]) -> None:
-        """Call ``turn`` and record its error as a fault, after which nothing more is written; nothing is raised.
+    def _call_guarded(self, action: Callable[[], None]) -> None:
+        """Call ``action`` and record its error as a fault, after which nothing more is written; nothing is raised.
 
-        An unavailable store counts as a fault only after `AWAY_S` seconds. Only `StoreError` and `OSError` are caught.
+        An unavailable store counts as a fault only after `AWAY_S` seconds of failures in a row. Exceptions other than
+        `StoreError` and `OSError` pass.
         """
         try:
-            turn()
+            action()
             self._away_since = None
         except StoreAway as error:
-            # the first of the failures in a row
-            since = self._away_since = self._away_since or time.monotonic()
-            if time.monotonic() - since > AWAY_S:
+            if not self._away_since:  # the first of the failures in a row
+                self._away_since = time.monotonic()
+            if time.monotonic() - self._away_since > AWAY_S:
                 self._fault = f"{error}; nothing could be stored for {AWAY_S / 60:g} minutes"
         except (StoreError, OSError) as error:
             self._fault = str(error)
 
     def _look_after(self) -> None:
-        """Renew the lease if that is due, and receive requests.
+        """Renew the lease if that is due, after 5 s, and receive requests.
 
         Raises `StoreError` if another process has taken the sweep over or the store is unavailable.
         """
         if now() - self._renewed >= _RENEW_S:
             self.renew_lease()
-        self._hear_requests()
+        self._receive_requests()
 
     def _send_surely(self, most_s: float = AWAY_S) -> None:
-        """Upload the log; if the store is unavailable, try again for ``most_s`` seconds.
+        """Upload the log; if the store is unavailable, try again every second for ``most_s`` seconds.
 
-        Raises `StoreError` if that fails, and records it as a fault.
+        Raises `StoreError` if that fails, and records it as a fault, after which nothing more is written.
         """
         try:
             call_patiently(self.send, most_s, self.check)
@@ -490,36 +531,38 @@ class Writer:
     def send(self) -> None:
         """Upload the records of the log that are not in the store yet, up to the byte passed to `appended`.
 
-        Raises `StoreError` if another process has taken over the sweep or the store is unavailable.
+        Waits for an upload of another thread. After many uploads, the segments are merged into a part. Raises
+        `StoreError` if another process has taken over the sweep or the store is unavailable, and OSError if the log
+        cannot be read.
         """
-        with self._busy:
+        with self._sending_lock:
             # more may have been appended during an upload
-            while (end := self._end) > self._known.bytes:
+            while (end := self._end) > self._stored.bytes:
                 with (self._folder / _LOG).open("rb") as file:
-                    file.seek(self._known.bytes)
-                    content = file.read(end - self._known.bytes)
+                    file.seek(self._stored.bytes)
+                    content = file.read(end - self._stored.bytes)
                 self._create(content)
-                self._known.write(self._folder)
-                if self._known.segments - self._loose >= SEGMENTS_PER_PART:
+                self._stored.write(self._folder)
+                if self._stored.segments - self._unmerged >= SEGMENTS_PER_PART:
                     self._merge_segments()
 
     def _create(self, content: bytes) -> None:
         """Write ``content`` as the next segment of the log and count it as uploaded.
 
-        If an earlier attempt has written the segment with less content, only that counts. Raises `StoreError` if
-        another process has written it. The caller must hold `_busy`, unless the threads have not been started.
+        If an earlier attempt of this session has written the segment with less content, only that counts. Raises
+        `StoreError` if another process has written it, or the store is unavailable. The caller must hold
+        `_sending_lock`, unless the threads have not been started.
         """
-        known = self._known
+        known = self._stored
         key = f"log/{known.segments:08d}"
         head = json.dumps({"at": known.bytes, "by": self._token}).encode()
         tag = self._store.swap(key, head + b"\n" + content, None)
-        # it may be our own, with less content, if the answer to an earlier attempt was lost
-        if tag is None:
+        if tag is None:  # the segment exists, perhaps by an earlier attempt whose answer was lost
             there = self._store.get(key)
             if there is None or not there[0].startswith(head + b"\n"):
                 taken = "another process has taken the sweep over, nothing more is written"
                 raise StoreError(f"{self._store.url}: {taken}")
-            content = _parsed(there[0])[1]
+            _, content = _parse_segment(there[0])
             tag = there[1]
         if not known.segments:  # the first one, which identifies the sweep: see `_CopyState`
             known.first = unquote_tag(tag)
@@ -527,35 +570,40 @@ class Writer:
         known.bytes += len(content)
 
     def _merge_segments(self) -> None:
-        """Replace all segments that this session has written since its last part by a new part.
+        """Replace all segments that this session has written since its last part by a new part in the store.
 
-        Does nothing for fewer than two segments. The caller must hold `_busy`.
+        Does nothing for fewer than two segments. Raises `StoreError` if the store is unavailable, and OSError if the
+        log cannot be read. The caller must hold `_sending_lock`.
         """
-        known, first = self._known, self._loose
+        known = self._stored
+        first = self._unmerged
         last = known.segments - 1
         if last <= first:
             return
         with (self._folder / _LOG).open("rb") as file:
-            file.seek(self._loose_at)
-            content = file.read(known.bytes - self._loose_at)
-        head = json.dumps({"at": self._loose_at, "by": self._token})
+            file.seek(self._unmerged_byte)
+            content = file.read(known.bytes - self._unmerged_byte)
+        head = json.dumps({"at": self._unmerged_byte, "by": self._token})
         segment = head.encode() + b"\n" + content
-        # The part is written before its segments are deleted, so that the store has the whole log at any time.
+        # The part is written before its segments are deleted, so that the store has the whole log at any time. They
+        # stay if it exists with other content.
         if self._store.swap(f"log/{first:08d}-{last:08d}", segment, None) is not None:
             self._store.delete(f"log/{number:08d}" for number in range(first, last + 1))
-        self._loose = known.segments
-        self._loose_at = known.bytes
+        self._unmerged = known.segments
+        self._unmerged_byte = known.bytes
 
     def _fence(self) -> None:
         """Write an empty segment, so that a former holder of the lease, which would use its number next, is refused.
 
-        No part ever replaces this segment, so its number stays taken. Requests to the former holder are deleted.
+        The local copy is updated before. No part ever replaces this segment, so its number stays taken. Requests to the
+        former holder are deleted, except those that the next process carries out. Raises `StoreError` if the store is
+        unavailable.
         """
         while True:
             pull(self._folder, self._store, mine=True)
-            self._known = _CopyState.read(self._folder)
+            self._stored = _CopyState.read(self._folder)
             # bytes beyond may be torn; `Log` calls `appended` when it has checked
-            self._end = self._known.bytes
+            self._end = self._stored.bytes
             try:
                 self._create(b"")
             except StoreAway:  # it is a `StoreError`, too, but not one to try again after
@@ -563,19 +611,23 @@ class Writer:
             except StoreError:  # the former holder wrote a last segment in between
                 continue
             break
-        self._known.write(self._folder)
-        self._loose = self._known.segments
-        self._loose_at = self._known.bytes
+        self._stored.write(self._folder)
+        self._unmerged = self._stored.segments
+        self._unmerged_byte = self._stored.bytes
         for_former_holder = []
         for entry in self._store.entries("requests"):
             if not _is_lasting(entry.key):
                 for_former_holder.append(entry.key)
         self._store.delete(for_former_holder)
 
-    def _take(self) -> None:
-        """Take the lease, if necessary after it has expired. Raises `RefusedError` if another process renews it."""
-        seen_tag = ""
-        seen_since = time.monotonic()
+    def _take_lease(self) -> None:
+        """Take the lease; wait until it has expired if another process holds it.
+
+        That is after `LEASE_S` seconds in which its tag has not changed. Raises `RefusedError` if the other process
+        renews it meanwhile, and `StoreError` if the lease is unreadable or the store is unavailable.
+        """
+        seen_tag = ""  # tag of the other process's lease; "" until such a lease was seen
+        seen_since = time.monotonic()  # when it was seen first
         while True:
             found = self._store.get(LEASE)
             tag: str | None = None
@@ -593,7 +645,7 @@ class Writer:
                     if time.monotonic() - seen_since < LEASE_S:
                         time.sleep(1.0)
                         continue
-            if self._claimed(tag):  # otherwise it has changed since it was read: look again
+            if self._write_lease(tag):  # otherwise it has changed since it was read: look again
                 return
 
     def renew_lease(self) -> None:
@@ -601,34 +653,28 @@ class Writer:
 
         Raises `StoreError` if the store is unavailable, or another process has taken the sweep over, which it names.
         """
-        if self._claimed(self._lease_tag):
+        if self._write_lease(self._lease_tag):
             return
+        by = "another process"
         found = self._store.get(LEASE)
-        if found is None:
-            lease = None
-        else:
-            lease = Lease.parse(found[0], self._store)
-        # With this session's token, it is a renewal whose answer was lost, so that only its tag was unknown here.
-        if (
-            found is None
-            or lease is None
-            or lease.token != self._token
-            or not self._claimed(found[1])
-        ):
-            if lease is None:
-                by = "another process"
-            else:
-                by = lease.holder
-            raise StoreError(
-                f"{self._store.url}: {by} has taken the sweep over, nothing more is written"
-            )
+        if found is not None:
+            content, tag = found
+            lease = Lease.parse(content, self._store)
+            # With this session's token, it is a renewal whose answer was lost, so that only its tag was unknown here.
+            if lease.token == self._token and self._write_lease(tag):
+                return
+            by = lease.holder
+        raise StoreError(
+            f"{self._store.url}: {by} has taken the sweep over, nothing more is written"
+        )
 
-    def _claimed(self, tag: str | None, *, released: bool = False) -> bool:
+    def _write_lease(self, tag: str | None, *, released: bool = False) -> bool:
         """Replace the lease with the tag ``tag`` (None: there is none) by this process's own; False if it has changed.
 
-        With ``released``, the new lease says that it was released.
+        Returns True if the lease was written; its tag and time are kept then. With ``released``, the new lease says
+        that it was released. Raises `StoreError` if the store is unavailable.
         """
-        with self._leasing:  # a thread and the driver may both renew it
+        with self._lease_lock:  # a thread and the driver may both renew it
             new = self._store.swap(LEASE, Lease.own(self._token, released=released).encode(), tag)
             if new is None:
                 return False
@@ -636,8 +682,11 @@ class Writer:
             self._renewed = now()
             return True
 
-    def _hear_requests(self) -> None:
-        """Move the requests in the store into the local folder ``requests``, where the driver looks for them."""
+    def _receive_requests(self) -> None:
+        """Move the requests in the store into the local folder ``requests``, where the driver looks for them.
+
+        Raises `StoreError` if the store is unavailable or a file cannot be written.
+        """
         for entry in self._store.entries("requests"):
             found = self._store.get(entry.key)
             if found is None:  # withdrawn
@@ -652,22 +701,24 @@ class Writer:
     def stop_threads(self) -> None:
         """Stop uploading and renewing the lease, after waiting for what is in progress.
 
-        What was not uploaded stays on this machine.
+        What was not uploaded stays on this machine. May be called several times.
         """
-        for stop in self._stops:
+        for stop in self._stop_functions:
             stop()
 
     def _close(self) -> None:
         """Stop the threads, upload the rest of the log and the other files, and merge this session's segments.
 
-        Nothing is uploaded if `check` has raised a fault. Raises `StoreError` that says where the rest is.
+        Nothing is uploaded if `check` has raised a fault. An unavailable store is tried for a minute. Raises
+        `StoreError`, which says where the rest is, if the upload fails. The state of the copy is written to its file in
+        any case.
         """
         self.stop_threads()
         if self._fault_reported:  # the driver has told it, and nothing more may be written
             return
         try:
             self._send_surely(_CLOSE_S)
-            with self._busy:
+            with self._sending_lock:
                 self._merge_segments()
             self._send_files()
         except (StoreError, OSError) as error:
@@ -676,26 +727,22 @@ class Writer:
             ) from error
         finally:
             with suppress(StoreError, OSError):
-                self._known.write(self._folder)
+                self._stored.write(self._folder)
 
     def _send_files(self) -> None:
         """Upload the tables and the other files of the folder, but not the log, the lock, checkpoints and hidden files.
 
-        Of folders, only ``tensorboard`` and ``profile`` are uploaded. The tags of the objects are noted, so that the
-        next `pull` does not download them.
+        Of folders, only ``tensorboard`` and ``profile`` are uploaded, with the hidden files in them. The tags of the
+        objects are noted, so that the next `pull` does not download them. Raises `StoreError` if the store is
+        unavailable, and OSError if a file cannot be read.
         """
-        top = []
-        for path in self._folder.iterdir():
-            if path.is_file() and path.name[0] != ".":
-                top.append(path)
-        below = [
-            path for name in _FOLDERS for path in (self._folder / name).rglob("*") if path.is_file()
-        ]
+        candidates = [path for path in self._folder.iterdir() if path.name[0] != "."]
+        for name in _FOLDERS:
+            candidates += (self._folder / name).rglob("*")
         sent = []
-        for path in (*top, *below):
-            if path.name not in _HERE:
-                sent.append(path)
-        self._store.upload((path, path.relative_to(self._folder).as_posix()) for path in sent)
+        for path in candidates:
+            if path.is_file() and path.name not in _HERE:
+                sent.append((path, path.relative_to(self._folder).as_posix()))
+        self._store.upload(sent)
         _, entries = self._store.folder()
-        # The tags are noted so that the next `pull` does not download what this folder has.
-        self._known.files |= {entry.key: entry.tag for entry in entries if entry.key != LEASE}
+        self._stored.files |= {entry.key: entry.tag for entry in entries if entry.key != LEASE}

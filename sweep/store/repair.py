@@ -32,9 +32,10 @@ class Repaired:
 def repair_log(folder: ResultsFolder) -> Repaired:
     """Repair a sweep's log and rebuild its tables; if the log is intact, change neither.
 
-    The damaged log is kept as ``log.jsonl.damaged-N``. Raises RefusedError while the sweep runs, InputError if it is in
-    an object store or this system has no locks, and StoreError if the log is missing, has an unknown format or cannot
-    be written.
+    Unreadable records are removed, and those that cannot follow the ones before them, as of trials whose beginning is
+    lost. The damaged log is kept as ``log.jsonl.damaged-N``, with the first free N. Raises RefusedError while the sweep
+    runs, InputError if it is in an object store or this system has no locks, and StoreError if the log is missing, has
+    an unknown format or cannot be written.
     """
     if folder.store is not None:
         what = "is in an object store, which never holds a damaged log"
@@ -59,7 +60,8 @@ def repair_log(folder: ResultsFolder) -> Repaired:
 def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
     """Return the readable records that can follow each other, without line feeds, and a text for each loss.
 
-    ``log`` is only named in errors. Raises StoreError with the line of a record of an unknown format.
+    There are no losses if the log is intact. Bytes after the last line feed of ``content`` are always a loss. ``log``
+    is only named in errors. Raises StoreError with the line of a record of an unknown format.
     """
     records: list[bytes] = []
     losses: list[str] = []
@@ -67,7 +69,7 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
     *lines, torn = content.split(b"\n")
     for number, line in enumerate(lines, start=1):
         try:
-            parts = [*_split_records(line)]
+            parts = list(_split_records(line))
         except StoreError as error:
             raise StoreError(f"{log}:{number}: {error}") from error
         # what they have replaced may be a record that nobody misses, but no log is read with them
@@ -78,11 +80,10 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
         for part, event in parts:
             # first: the ledger still has the epoch before
             gap = _describe_missing_epochs(ledger, event)
-            flaw = (
-                f"{len(part)} bytes are no record"
-                if event is None
-                else _observe_or_explain(ledger, event)
-            )
+            if event is None:
+                flaw: str | None = f"{len(part)} bytes are no record"
+            else:
+                flaw = _observe_or_explain(ledger, event)
             for why in (gap, flaw):
                 if why:
                     losses.append(f"line {number}: {why}")
@@ -96,8 +97,8 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
 def _split_records(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
     """Yield each record of a line with its event, or with None if it is unreadable.
 
-    A line may hold several records, joined by NUL bytes that a crash has left. Raises StoreError for a record of an
-    unknown format.
+    A line may hold several records, joined by NUL bytes that a crash has left; these bytes are left out. Raises
+    StoreError for a record of an unknown format.
     """
     try:
         yield line, decode(line)
@@ -135,10 +136,12 @@ def _describe_missing_epochs(ledger: Ledger, event: Event | None) -> str | None:
 
 
 def _list_lost_trials(ledger: Ledger) -> list[str]:
-    """Return a message for each missing trial below the highest trial number; `resume` trains these trials."""
-    known = range(max(ledger.trials, default=-1) + 1)
+    """Return a message for each number below the highest trial number that has no trial; `resume` trains these trials.
+
+    The list is empty if none is missing, or ``ledger`` has no trials.
+    """
     losses = []
-    for trial in known:
+    for trial in range(max(ledger.trials, default=-1) + 1):
         if trial not in ledger.trials:
             losses.append(f"trial {trial} is missing, `resume` trains it")
     return losses
@@ -147,7 +150,7 @@ def _list_lost_trials(ledger: Ledger) -> list[str]:
 def _set_log_aside(log: Path) -> Path:
     """Link or copy the damaged log to ``log.jsonl.damaged-N`` with the first free N; return that path.
 
-    The log itself stays. Raises `StoreError` if the disk is full.
+    The log itself stays. N counts from 1. Raises `StoreError` if the disk is full.
     """
     number = 1
     while (aside := log.with_name(f"{log.name}.damaged-{number}")).exists():

@@ -54,7 +54,7 @@ SHARES = ("acc", "accuracy", "error_rate")
 
 
 def says(metric: str, words: Iterable[str]) -> bool:
-    """Return whether the name of a metric contains one of ``words``, with no letter directly before or after it.
+    """Return whether the name of a metric contains one of ``words``, with no letter from a to z next to it.
 
     Upper and lower case in the name are alike; ``words`` must be in lower case.
     """
@@ -64,14 +64,17 @@ def says(metric: str, words: Iterable[str]) -> bool:
 def maximizes(metric: str, objectives: Objectives = ()) -> bool | None:
     """Return whether higher values of a metric are better, by the objectives or else by words in its name.
 
-    For a metric that is no objective, returns None if its name has no word that tells, or words for both.
+    The words are `HIGHER_IS_BETTER` and `LOWER_IS_BETTER`. For a metric that is no objective, returns None if its name
+    has none of them, or some of both.
     """
     for name, goal in objectives:
         if name == metric:
             return goal == "maximize"
     lower = says(metric, LOWER_IS_BETTER)
     higher = says(metric, HIGHER_IS_BETTER)
-    return higher if lower != higher else None
+    if lower == higher:
+        return None
+    return higher
 
 
 VERSIONS = ("tensorflow", "keras", "numpy", "sweep")
@@ -101,9 +104,14 @@ class Submission:
 
     @classmethod
     def of_this_process(cls) -> Submission | None:
-        """Return the submission whose job this process is, from its environment; None if it was not submitted."""
+        """Return the submission whose job this process is, from its environment; None if it was not submitted.
+
+        The user is ``""`` if the environment does not name one.
+        """
         address = os.environ.get(SUBMITTED_TO)
-        return Submission(address, os.environ.get("SWEEP_USER", "")) if address else None
+        if not address:
+            return None
+        return Submission(address, os.environ.get("SWEEP_USER", ""))
 
     def as_fields(self) -> SubmissionFields:
         """Return the address and the user as `sweep.json` has them."""
@@ -202,7 +210,7 @@ class SweepInfo:
     origin = _Mapping("origin")  # the sweep and trial that this one was made from
 
     def changed(self, **fields: Unpack[Fields]) -> SweepInfo:
-        """Return a copy with new values of some top-level keys; the file is not written."""
+        """Return a copy with new values of some top-level keys, each replaced as a whole; the file is not written."""
         return replace(self, content={**self.content, **fields})
 
     @property
@@ -228,18 +236,18 @@ class SweepInfo:
 
     @property
     def file(self) -> Mapping[str, object]:
-        """The resolved sweep file as last given, before the changes of `resume --set`, in the form of `_as_begun`.
+        """The resolved sweep file as last given, before the changes of `resume --set`, with defaults as it began.
 
-        It is made from `spec` if the settings have not been changed since.
+        It is made from `spec` if the settings have not been changed since. See `_as_begun` for the defaults.
         """
         content = self.content.get("file")
         return _as_begun(content if isinstance(content, Mapping) else self.spec)
 
     @property
     def spec_text(self) -> str:
-        """The resolved sweep file as it is now, in the form of `_as_begun`, as JSON text.
+        """The resolved sweep file as it is now, with defaults as it began, as JSON text; ``{}`` if there is none.
 
-        JSON is YAML, so it is parsed like any sweep file.
+        JSON is YAML, so it is parsed like any sweep file. See `_as_begun` for the defaults.
         """
         return json.dumps(_as_begun(self.spec))
 
@@ -253,7 +261,10 @@ class SweepInfo:
 
     @property
     def first_spec_text(self) -> str:
-        """The resolved sweep file with which the sweep began, in the form of `_as_begun`, as JSON text."""
+        """The resolved sweep file with which the sweep began, with defaults as of then, as JSON text.
+
+        See `_as_begun` for the defaults.
+        """
         return json.dumps(_as_begun(self.first_spec))
 
     @property
@@ -273,7 +284,7 @@ class SweepInfo:
 
     @property
     def repeats(self) -> int:
-        """Number of seeds of each configuration; 1 by default."""
+        """Number of seeds of each configuration; 1 if the file has none or no whole number."""
         return _parse_whole_number(self.spec.get("repeats")) or 1
 
     @property
@@ -288,15 +299,19 @@ class SweepInfo:
 
     @property
     def folds(self) -> int | None:
-        """Number of folds of the cross-validation; None if the sweep has none."""
+        """Number of folds of the cross-validation; None if the sweep has none or no whole number."""
         return _parse_whole_number(self.spec.get("folds"))
 
     @property
     def data_seed(self) -> int:
-        """The seed for loading data and importing modules: `training.data_seed` or, without one, the sweep's `seed`."""
+        """The seed for loading data and importing modules: `training.data_seed` or, without one, the sweep's `seed`.
+
+        It is 0 if the file has neither.
+        """
         training = self.spec.get("training")
-        given = training.get("data_seed") if isinstance(training, Mapping) else None
-        seed = _parse_whole_number(given)
+        seed = None
+        if isinstance(training, Mapping):
+            seed = _parse_whole_number(training.get("data_seed"))
         if seed is None:
             seed = _parse_whole_number(self.spec.get("seed"))
         return seed or 0
@@ -360,7 +375,8 @@ class SweepInfo:
     def identity(self) -> Mapping[str, object] | None:
         """Everything that results depend on besides parameters, seed, epochs and data; None if it was not recorded.
 
-        The keys describe each value in words.
+        The keys describe each value in words, such as "the code", whose value is a digest. Sweeps with equal values
+        give equal results, unless `doubt` has a reason against it.
         """
         match self.content:
             case {
@@ -376,6 +392,10 @@ class SweepInfo:
                 versions = {}
                 for name in {*imported, *VERSIONS}:
                     versions[name] = (imported.get(name), packages.get(name))
+                # A trial depends on the metric only where its patience ends it; rules are not part of a trial.
+                metric_of_patience = None
+                if training.get("patience"):
+                    metric_of_patience = (metric, goal)
                 return {
                     "the trainable": trainable,
                     "the code": digest,
@@ -387,10 +407,7 @@ class SweepInfo:
                         for name, value in training.items()
                         if name != "data_seed"
                     },
-                    # A trial depends on the metric only where its patience ends it; rules are not part of a trial.
-                    "the metric of training.patience": (metric, goal)
-                    if training.get("patience")
-                    else None,
+                    "the metric of training.patience": metric_of_patience,
                     "resources.gpus": gpus,
                     "resources.workers": resources.get("workers", 1),
                     "the number of simulated GPUs": self.simulated_gpus,
@@ -418,20 +435,18 @@ def list_identity_differences(sweeps: Iterable[SweepInfo]) -> list[str]:
     The list is empty if they agree or the identity of one is unknown. A property that a sweep lacks, because its
     release did not record it, is not compared with that sweep.
     """
-    known = [sweep.identity for sweep in sweeps]
     identities = []
-    for identity in known:
-        if identity is not None:
-            identities.append(identity)
-    if len(identities) < len(known):
-        return []
+    for sweep in sweeps:
+        identity = sweep.identity
+        if identity is None:
+            return []
+        identities.append(identity)
     names = dict.fromkeys(name for identity in identities for name in identity)
     different = []
     for name in names:
-        # A setting that some of them lack came with a later release.
         values = set()
         for identity in identities:
-            if name in identity:
+            if name in identity:  # a setting of a later release is not in all of them
                 values.add(repr(identity[name]))  # a list or mapping cannot be in a set
         if len(values) > 1:
             different.append(name)
@@ -453,7 +468,7 @@ def parse_sweep_info(path: Path, text: bytes) -> SweepInfo:
 
 
 def _parse_whole_number(value: object) -> int | None:
-    """Return a value if it is an integer and not a boolean, else None."""
+    """Return ``value`` if it is an int and not a boolean, else None; a float such as 2.0 is none."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     return None
@@ -471,7 +486,7 @@ DISTRIBUTION = "sweep-keras"  # on the package index, where "sweep" is another p
 VERSION = "0.1.0"
 
 PACKAGES = ("tensorflow", "keras", "ray", "optuna", "pandas", "pyarrow", "numpy")
-TIMEOUT_S = 10
+TIMEOUT_S = 10  # of a program that is asked for facts
 
 
 def provenance(project_dir: Path) -> dict[str, object]:
@@ -479,7 +494,8 @@ def provenance(project_dir: Path) -> dict[str, object]:
 
     The keys are ``command``, ``python``, ``platform``, ``hostname``, ``cpus``, ``memory_bytes``, ``gpus``, ``packages``
     (versions by name) and ``git``. Unknown ``gpus`` are an empty list. Imports none of the packages and uses no
-    accelerator. ``project_dir`` is the folder of the code.
+    accelerator, but runs ``nvidia-smi`` and ``git``. ``project_dir`` is the folder of the code. No error is raised for
+    what is unknown.
     """
     return {
         "command": sys.argv,
@@ -513,27 +529,20 @@ def gpus() -> list[dict[str, str]]:
     fields = ("index", "uuid", "name", "memory.total", "driver_version")
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     # This lists all GPUs of the machine, whatever the variable says.
-    answer = (
-        _run_command("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader") or ""
-    )
-    rows = {}
-    for line in answer.splitlines():
+    answer = _run_command("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader")
+    uuids = {}  # by index
+    descriptions = {}
+    for line in (answer or "").splitlines():
         cells = line.split(", ")
         if len(cells) == len(fields):  # not a message, such as one that there are no devices
-            rows[int(cells[0])] = cells[1:]
+            number, uuid, name, memory, driver = cells
+            uuids[int(number)] = uuid
+            descriptions[int(number)] = {"name": name, "memory": memory, "driver": driver}
+    listing = None
     if "MIG-" in (setting or ""):  # a part of a GPU is named, and only this list tells of which one
         listing = _run_command("nvidia-smi", "-L")
-    else:
-        listing = None
-    shown = visible(
-        {index: uuid for index, (uuid, *_) in rows.items()},
-        parse_mig_devices(listing or ""),
-        setting,
-    )
-    found = []
-    for index in shown:
-        found.append(dict(zip(("name", "memory", "driver"), rows[index][1:], strict=True)))
-    return found
+    shown = visible(uuids, parse_mig_devices(listing or ""), setting)
+    return [descriptions[index] for index in shown]
 
 
 def visible(
@@ -542,8 +551,9 @@ def visible(
     """Return the indices of the GPUs that CUDA shows if CUDA_VISIBLE_DEVICES is ``setting``, in the order given there.
 
     ``gpus`` has the UUID of each GPU by index, ``mig_devices`` the index of the GPU of each MIG instance. If
-    ``setting`` is None, the variable is not set and all GPUs are shown. The list ends before the first invalid entry,
-    as in the CUDA C++ programming guide.
+    ``setting`` is None, the variable is not set and all GPUs are shown. An entry is an index, the UUID of a MIG
+    instance, or the beginning of a GPU's UUID. The list ends before the first invalid entry, as in the CUDA C++
+    programming guide, so it is empty if ``setting`` is. Entries that are repeated are returned as often.
     """
     if setting is None:
         return list(gpus)
@@ -554,8 +564,10 @@ def visible(
             index = mig_devices.get(entry)
         elif entry.startswith("GPU-"):  # the beginning of a UUID is enough for CUDA
             index = next((index for index, uuid in gpus.items() if uuid.startswith(entry)), None)
+        elif entry.isdecimal():
+            index = int(entry)
         else:
-            index = int(entry) if entry.isdecimal() else None
+            index = None
         if index is None or index not in gpus:
             break
         shown.append(index)
@@ -563,14 +575,15 @@ def visible(
 
 
 def parse_mig_devices(listing: str) -> dict[str, int]:
-    """Return the index of its GPU by the UUID of each MIG instance in the output of ``nvidia-smi -L``."""
-    devices, current = {}, 0
+    """Return the index of its GPU by the UUID of each MIG instance in the output of ``nvidia-smi -L``; {} if none."""
+    gpu_of_instance = {}
+    gpu_index = 0
     for line in listing.splitlines():
         if gpu := re.match(r"GPU (\d+):", line):
-            current = int(gpu[1])  # the lines of its instances follow
+            gpu_index = int(gpu[1])  # the lines of its instances follow
         elif instance := re.search(r"UUID: (MIG-[^)]+)\)", line):
-            devices[instance[1]] = current
-    return devices
+            gpu_of_instance[instance[1]] = gpu_index
+    return gpu_of_instance
 
 
 def _git(folder: Path) -> dict[str, object] | None:
@@ -586,11 +599,11 @@ def _git(folder: Path) -> dict[str, object] | None:
         return None
     changed = _run_command(*git, "status", "--porcelain", "--untracked-files=no")
     added = _run_command(*git, "ls-files", "--others", "--exclude-standard", "--", "*.py")
-    return {
-        "commit": commit,
-        "branch": _run_command(*git, "rev-parse", "--abbrev-ref", "HEAD"),
-        "dirty": None if changed is None or added is None else bool(changed or added),
-    }
+    dirty = None
+    if changed is not None and added is not None:
+        dirty = bool(changed or added)
+    branch = _run_command(*git, "rev-parse", "--abbrev-ref", "HEAD")
+    return {"commit": commit, "branch": branch, "dirty": dirty}
 
 
 def _run_command(*command: str) -> str | None:

@@ -121,12 +121,14 @@ class TableBuilder:
         self._epochs = EpochRows()
         self._active = ActiveTime()
         self._started: float | None = None
-        self._last: float | None = None
-        self._ended: str | None = None
+        self._last: float | None = None  # time of the last event, as in `History`
+        self._ended: str | None = None  # why the last session ended
         self._log_bytes = 0
         self._pauses: list[tuple[int, float]] = []
         self._sessions: list[tuple[int, float]] = []
-        self._begun: dict[int, int] = {}  # byte at which each trial begins
+        self._first_bytes: dict[
+            int, int
+        ] = {}  # byte of the log at which each trial begins, by its number
 
     @classmethod
     def of(cls, folder: ResultsFolder) -> TableBuilder:
@@ -138,12 +140,15 @@ class TableBuilder:
         return cls(info.name, info.objectives, info.co2_g_per_kwh)
 
     def observe(self, event: Event, place: int = 0) -> None:
-        """Process an event that begins at byte ``place`` of the log. Raises `OutOfOrder` if it is impossible there."""
+        """Process the next event of the log, which begins at its byte ``place``.
+
+        Raises `OutOfOrder`, without any change, if the event is impossible after those before it.
+        """
         match self._ledger.observe(event):
             case Reported(trial, report):
                 self._epochs.add_epoch(self._trials.add_epoch(trial, report), report)
             case Started(trial, start):
-                self._begun[trial.number] = place
+                self._first_bytes[trial.number] = place
                 self._trials.add_trial(start)
             case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end):
                 self._trials.set_end(end)
@@ -163,20 +168,28 @@ class TableBuilder:
             # A note on the sweep, whose trial is None, has no row.
             case Steered(NoteWritten(trial=int(number)) | TrialStarred(trial=number)):
                 self._trials.set_marks(self._ledger.trials[number])
-        if isinstance(event, SteeringEvent):  # not part of the time in which the sweep ran
+        self._observe_time(event)
+
+    def _observe_time(self, event: Event) -> None:
+        """Extend the times of the sweep to ``event``, unless that is what a person did, which may come at any time."""
+        if isinstance(event, SteeringEvent):
             return
         self._active.observe(event)
-        self._started = event.time if self._started is None else self._started
-        self._last = event.time if self._last is None else max(self._last, event.time)
+        if self._started is None:
+            self._started = event.time
+        if self._last is None or event.time > self._last:  # the clock may have been set back
+            self._last = event.time
 
     def follow(self, path: Path) -> int:
         """Process the events added to a log since the last call; return the byte up to which it has been read.
 
-        If there is no log, nothing is processed. Raises `StoreError` if the log is damaged or its events are out of
-        order.
+        An incomplete or damaged last record is left for the next call. If there is no log, nothing is processed. Raises
+        `StoreError` if another record of the log is damaged, its events are out of order, or it is shorter than before.
         """
+        if not path.exists():
+            return self._log_bytes
         with ledger.naming(path):
-            for event, end in log.read_with_ends(path, self._log_bytes) if path.exists() else ():
+            for event, end in log.read_with_ends(path, self._log_bytes):
                 self.observe(event, self._log_bytes)  # it begins where the event before it ended
                 self._log_bytes = end
         return self._log_bytes
@@ -184,8 +197,9 @@ class TableBuilder:
     def continue_from(self, history: History, pauses_s: float, earlier_s: float) -> None:
         """Continue at the position in the log and with the session times of ``history``; keep the trials observed.
 
-        The note, the changes and the queue are replaced by those of ``history``. ``pauses_s`` and ``earlier_s`` are the
-        seconds between and within the sessions before that position.
+        The note, the changes of the sweep file and the queue of added configurations are replaced by those of
+        ``history``. ``pauses_s`` and ``earlier_s`` are the seconds between and within the sessions before that
+        position.
         """
         self._log_bytes = history.log_bytes
         self._pauses = list(history.pauses)
@@ -210,7 +224,7 @@ class TableBuilder:
         """
         trials = self._ledger.trials
         unfinished = []
-        for number, place in self._begun.items():
+        for number, place in self._first_bytes.items():
             if trials[number].status in UNFINISHED:
                 unfinished.append((number, place))
         return History(
@@ -238,7 +252,8 @@ class TableBuilder:
     def trials(self) -> pa.Table:
         """Return the table with one row per observed trial, sorted by number.
 
-        Some of its columns exist only if a trial has a value for them.
+        Its columns are those of ``trials.parquet``: see results/README.md. Some exist only if a trial has a value for
+        them, such as those of each parameter, metric and part of the overhead.
         """
         rows = self._trials
         count = len(self._trials.row)
@@ -335,7 +350,11 @@ class TableBuilder:
         return columns
 
     def metrics(self) -> pa.Table:
-        """Return the table with one row per observed trial and epoch, sorted by both."""
+        """Return the table with one row per observed trial and epoch, sorted by both.
+
+        Its columns are those of ``metrics.parquet``: see results/README.md. A metric or measure that an epoch lacks is
+        null.
+        """
         rows = self._epochs
         count = self._epochs.count
         trial_row, _ = rows.trial_row.copy_rows(count)
@@ -390,8 +409,9 @@ def build_tables(folder: ResultsFolder) -> Tables:
 def write(folder: ResultsFolder, tables: Tables) -> None:
     """Replace both Parquet files of a sweep, whose metadata says up to which byte of the log they were made.
 
-    Each file is complete at any time, but not replaced together with the other one. Checkpoints that were deleted are
-    not named. Raises `StoreError` if one of the files cannot be written.
+    Each file is complete at any time, but not replaced together with the other one: that of the metrics comes first.
+    The metadata is the history as JSON, with the mark of the log. Checkpoints that were deleted are not named. Raises
+    `StoreError` if one of the files cannot be written, or the log cannot be read.
     """
     history = tables.history
     trials = without_deleted_checkpoints(folder, tables.trials)
@@ -416,7 +436,8 @@ def without_deleted_checkpoints(folder: ResultsFolder, trials: pa.Table) -> pa.T
     if name not in trials.column_names or trials[name].null_count == len(trials) or folder.store:
         return trials
     try:
-        # usually few of many trials: looking for each checkpoint would take long on a network's disk
+        # Usually few of many trials have one: looking for each file would take long on a network's disk. These are the
+        # folders of trials.
         present = {entry.name for entry in (folder.path / "checkpoints").iterdir()}
     except OSError:
         present = set()
@@ -424,8 +445,8 @@ def without_deleted_checkpoints(folder: ResultsFolder, trials: pa.Table) -> pa.T
     for path in trials[name].to_pylist():
         exists = path and Path(path).parent.name in present and (folder.path / path).exists()
         kept.append(path if exists else None)
-    place = trials.column_names.index(name)
-    return trials.set_column(place, trials.schema.field(name), _array(kept, pa.string()))
+    index = trials.column_names.index(name)
+    return trials.set_column(index, trials.schema.field(name), _array(kept, pa.string()))
 
 
 Kind: TypeAlias = Literal["param", "number", "integer", "text"]
@@ -438,7 +459,8 @@ _KINDS = {"number": pa.float64(), "integer": pa.int64(), "text": pa.string()}
 def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
     """Replace the sweep's configurations.parquet by ``columns``: kind and values by name, a row per configuration.
 
-    All columns must have the same length. Raises `StoreError` if the file cannot be written.
+    Values of the kind "param" for which no type fits become JSON text, which the metadata of the column says. All
+    columns must have the same length. Raises `StoreError` if the file cannot be written.
     """
     arrays = {}
     as_json = {}
@@ -476,8 +498,8 @@ def make_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if kind == pa.null():
         return pa.nulls(len(values))
     null = np.zeros(len(values), np.bool_)
-    for place, value in enumerate(values):
-        null[place] = value is None
+    for index, value in enumerate(values):
+        null[index] = value is None
     if kind == pa.string():
         texts = [(value or "").encode() for value in values]  # what stands for a null is never read
         return _strings(texts, null)
@@ -486,7 +508,7 @@ def make_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return UTF-8 texts as an Arrow array of strings, with nulls where ``null`` is True.
+    """Return UTF-8 texts as an Arrow array of strings, with nulls where ``null`` is True; None: there are none.
 
     Raises ArrowCapacityError for more than 2 GiB.
     """
@@ -509,17 +531,19 @@ def make_numeric_array(
 ) -> pa.Array:
     """Return numbers as an Arrow array, with nulls where ``null`` is True; NaN stays a value.
 
-    ``kind`` is by default their own type. If it is another one, their bytes are taken as they are, except for booleans.
+    Without ``null``, none is null. ``kind`` is by default their own type. If it is another one, which must have the
+    same size, their bytes are taken as they are. Only for booleans, 0 becomes False and all else True.
     """
     if kind is None:
         kind = pa.from_numpy_dtype(values.dtype)
     if kind == pa.bool_():
-        held = _pack_bits(values)
+        content = _pack_bits(values)
     else:
-        held = pa.py_buffer(np.ascontiguousarray(values))
-    return pa.Array.from_buffers(
-        kind, len(values), [None if null is None else _pack_bits(~null), held]
-    )
+        content = pa.py_buffer(np.ascontiguousarray(values))
+    validity = None
+    if null is not None:
+        validity = _pack_bits(~null)
+    return pa.Array.from_buffers(kind, len(values), [validity, content])
 
 
 def _pack_bits(values: npt.NDArray[Any]) -> pa.Buffer:
@@ -531,7 +555,7 @@ _DTYPES = {pa.int64(): np.int64, pa.float64(): np.float64, pa.bool_(): np.bool_}
 
 
 def _make_number_array(column: Numbers, rows: int) -> pa.Array:
-    """Return the first ``rows`` rows of a column of numbers as an Arrow array."""
+    """Return the first ``rows`` rows of a column of numbers as an Arrow array; rows that were never set are null."""
     return make_numeric_array(*column.copy_rows(rows))
 
 
@@ -552,12 +576,15 @@ def _times(column: Numbers, rows: int) -> pa.Array:
 
 
 def _texts(column: Objects[str], rows: int) -> pa.Array:
-    """Return the first ``rows`` rows of a column of texts as an Arrow array."""
+    """Return the first ``rows`` rows of a column of texts as an Arrow array; rows that were never set are null."""
     return _array(column.copy_rows(rows), pa.string())
 
 
 def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
-    """Return values as an Arrow array of a type; texts that are not valid Unicode are escaped with backslashes."""
+    """Return values as an Arrow array of a type; what is not valid Unicode in texts is escaped with backslashes.
+
+    The types are those of `make_array`, and None becomes null.
+    """
     try:
         return make_array(values, kind)
     except UnicodeEncodeError:  # a lone surrogate, from a traceback or a file name
@@ -574,7 +601,8 @@ def make_param_array(values: Sequence[object]) -> tuple[pa.Array, bool]:
     """Return a parameter's values as an Arrow array, and whether they became JSON text because no type fits all.
 
     Integers among floats become floats. If an integer is too large for that to be exact, or for 64 bits, all values
-    become JSON text. None becomes null in any case.
+    become JSON text; so do lists, mappings, and values of different types such as texts and numbers. None becomes null
+    in any case. Without other values, the array has the type null.
     """
     kinds = frozenset(type(value) for value in values if value is not None)
     kind = _PARAM_TYPES.get(kinds)
@@ -598,13 +626,14 @@ _PARAM_TYPES = {
 }
 
 
-_FORMULA = "^[=+@\t\r-]"
+_FORMULA = "^[=+@\t\r-]"  # what a spreadsheet takes for the beginning of a formula
 
 
 def write_csv(table: pa.Table, path: Path) -> None:
     """Write a table as CSV to ``path``, replacing any file there.
 
-    Texts and names of columns that a spreadsheet would take for formulas get an apostrophe in front. Raises OSError.
+    Texts and names of columns that a spreadsheet would take for formulas get an apostrophe in front. Raises OSError if
+    the file cannot be written, which may then be incomplete.
     """
     from pyarrow import csv
 

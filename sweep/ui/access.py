@@ -82,7 +82,10 @@ def make_pass(token: str) -> str:
 
 
 def is_pass(given: str, token: str) -> bool:
-    """Return whether the pass ``given`` is valid for the server with this token, whether it has been used or not."""
+    """Return whether the pass ``given`` is valid for the server with this token, whether it has been used or not.
+
+    A valid pass is one that `make_pass` has returned for this token; any other text is not.
+    """
     number, _, signature = given.partition(".")
     return is_same(signature, _sign(token, number))
 
@@ -93,15 +96,21 @@ def _sign(token: str, number: str) -> str:
 
 
 def find_wrong_origin(origins: Sequence[str]) -> str | None:
-    """Return the first origin that a content security policy cannot name, such as ``null``; None if there is none."""
-    return next((origin for origin in origins if not _ORIGIN.fullmatch(origin)), None)
+    """Return the first origin that a content security policy cannot name, such as ``null``; None if there is none.
+
+    It can name ``scheme://host`` and ``scheme://host:port``.
+    """
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            return origin
+    return None
 
 
 def is_same_site(origin: str, ancestors: Sequence[str]) -> bool:
     """Return whether the page at ``origin`` and the pages around its frame have the same scheme and host.
 
-    Ports may differ. Browsers then send a strict cookie of the page. They also send it between hosts of one registered
-    domain, but only browsers have the list of such domains.
+    Returns True if there are no such pages. Ports may differ. Browsers then send a strict cookie of the page. They
+    also send it between hosts of one registered domain, but only browsers have the list of such domains.
     """
     own = urlsplit(origin)
     others = [urlsplit(ancestor) for ancestor in ancestors]
@@ -113,7 +122,9 @@ def make_headers(access: Access) -> dict[str, str]:
 
     Only the page's own scripts run, nothing is loaded from other servers, and only admitted notebooks may show a frame.
     """
-    ancestors = sorted(access.frames.ancestors) if access.frames is not None else []
+    ancestors: list[str] = []
+    if access.frames is not None:
+        ancestors = sorted(access.frames.ancestors)
     if ancestors:  # without X-Frame-Options, which can only forbid frames or allow those of the page's own origin
         return {"Content-Security-Policy": POLICY + " ".join(ancestors), **HEADERS}
     return {"Content-Security-Policy": f"{POLICY}'none'", "X-Frame-Options": "DENY", **HEADERS}
@@ -143,7 +154,8 @@ class Refusal:
 def find_refusal_of_method_or_size(asked: Asked) -> Refusal | None:
     """Return a refusal if the method or the size of a request is not allowed; None if both are.
 
-    The method must be GET, HEAD or POST, and the body have at most 2,000,000 bytes according to its header.
+    The method must be GET, HEAD or POST, or the status is 405. The body must have at most 2,000,000 bytes according to
+    its header, or the status is 413.
     """
     if asked.method not in ("GET", "HEAD", "POST"):
         return Refusal(405, "expected GET or POST")
@@ -155,7 +167,8 @@ def find_refusal_of_method_or_size(asked: Asked) -> Refusal | None:
 def find_refusal_of_host(asked: Asked, access: Access) -> Refusal | None:
     """Return a refusal if a request was sent to a host name that is not this machine's; None otherwise.
 
-    Host names at which a notebook's proxy was admitted are allowed too.
+    This machine's names are `NAMES`, with any port. Hosts at which a notebook's proxy was admitted are allowed too,
+    with the port that was admitted. The status of the refusal is 403.
     """
     if strip_port(asked.host) in NAMES:
         return None
@@ -167,7 +180,8 @@ def find_refusal_of_host(asked: Asked, access: Access) -> Refusal | None:
 def find_refusal(asked: Asked, access: Access) -> Refusal | None:
     """Return a refusal if a request lacks the cookie, or is a POST that comes from another page or is not JSON.
 
-    Returns None if the request may be answered, as far as these tell; method, size and host are not checked.
+    The status is 415 if it is not JSON, otherwise 403. Returns None if the request may be answered, as far as these
+    tell; method, size and host are not checked.
     """
     if not is_same(asked.cookie, access.cookie):
         return Refusal(
@@ -185,16 +199,24 @@ def find_refusal(asked: Asked, access: Access) -> Refusal | None:
 
 
 def _is_own_origin(asked: Asked, access: Access) -> bool:
-    """Return whether a request comes from the page itself, also in the frame of an admitted notebook."""
+    """Return whether a request comes from the page itself, also in the frame of an admitted notebook.
+
+    That is told from its header Origin. A request without one does not come from the page.
+    """
     if access.frames is not None and asked.origin in access.frames.origins:
         return True
     return strip_port(asked.host) in NAMES and asked.origin == f"http://{asked.host}"
 
 
 def strip_port(host: str) -> str:
-    """Return a host in lower case without its port, which is not checked because it may be forwarded."""
+    """Return a host in lower case without its port, if it has one.
+
+    The port is not checked anywhere, because it may be forwarded from another one.
+    """
     name, colon, port = host.lower().rpartition(":")
-    return name if colon and port.isdecimal() else host.lower()
+    if colon and port.isdecimal():
+        return name
+    return host.lower()
 
 
 def is_same(given: str, secret: str) -> bool:

@@ -303,15 +303,19 @@ def find_act(offered: Mapping[str, Act], name: str) -> Act:
 
 
 def name_act(act: Act, given: Given) -> str:
-    """Return the label of an act with the ``sweep`` and the ``trial`` in ``given``, which it applies to."""
-    return act.label.replace("{sweep}", given.get("sweep", "")).replace(
-        "{trial}", given.get("trial", "")
-    )
+    """Return the label of an act with the ``sweep`` and the ``trial`` in ``given``, which it applies to.
+
+    What ``given`` lacks is left empty in the label.
+    """
+    label = act.label.replace("{sweep}", given.get("sweep", ""))
+    return label.replace("{trial}", given.get("trial", ""))
 
 
 def make_results_option(place: str) -> list[str]:
     """Return the words of ``--results`` for a folder or a URL; no words for the default folder ``results``."""
-    return [] if place == "results" else ["--results", place]
+    if place == "results":
+        return []
+    return ["--results", place]
 
 
 def make_arguments(
@@ -321,20 +325,22 @@ def make_arguments(
 
     ``given`` has the values of the fields, and the ``sweep`` and the ``trial`` that the act applies to. ``place`` is
     the results folder or its URL. A sweep with a ``submission`` is resumed on its cluster, by ``--address`` in place
-    of ``--results`` and ``--detach``; all other commands run here.
-    If a word such as a note begins with a dash, all words come after the options and ``--``. Raises `InputError` with
-    all mistakes.
+    of ``--results`` and ``--detach``; all other commands run here. If a word such as a note begins with a dash, all
+    words come after the options and ``--``. Raises `InputError` with all mistakes in the values: a required one that is
+    empty, no whole number, one that is too long or has a NUL character, or a wrong number of the trial.
     """
     refuse(_find_mistakes(act, given))
     kinds = {field.name: field.kind for field in act.fields}
-    words = [text for word in act.words for text in _fill_word(word, given, kinds)]
+    words: list[str] = []
+    for word in act.words:
+        words += _fill_word(word, given, kinds)
     options: list[str] = []
-    is_sent = submission is not None and act.command == "resume"
+    runs_on_cluster = submission is not None and act.command == "resume"
     for group in act.options:
-        if not (is_sent and group == DETACH):  # a job runs in the background anyway
+        if not (runs_on_cluster and group == DETACH):  # a job runs in the background anyway
             options += _fill_group(group, given, kinds)
     # on a cluster, a sweep is named USER/SWEEP, and has its results there
-    if submission is not None and is_sent:
+    if submission is not None and runs_on_cluster:
         words = [f"{submission.user}/{word}" for word in words]
         options += ["--address", submission.address]
     else:
@@ -355,27 +361,25 @@ def show_command(arguments: Sequence[str]) -> str:
 def _find_mistakes(act: Act, given: Given) -> list[Problem]:
     """Return the mistakes in the values of an act's fields, and in the number of the trial that it applies to.
 
-    The values of other fields and the name of the sweep are not checked.
+    The list is empty if there are none. The values of other fields and the name of the sweep are not checked.
     """
     problems = []
     for field in act.fields:
         text = given.get(field.name, "")
-        if field.required and not text.strip():
-            problems.append(
-                Problem(field.label, "is empty", f"as in {field.hint}" if field.hint else "")
-            )
+        stripped = text.strip()
+        if field.required and not stripped:
+            hint = f"as in {field.hint}" if field.hint else ""
+            problems.append(Problem(field.label, "is empty", hint))
         if len(text) > LONGEST:
-            problems.append(
-                Problem(field.label, f"has {len(text):,} characters, expected at most {LONGEST:,}")
-            )
-        if field.kind == "number" and text.strip() and not text.strip().isdecimal():
-            problems.append(Problem(field.label, f"is {text.strip()!r}, expected a whole number"))
+            what = f"has {len(text):,} characters, expected at most {LONGEST:,}"
+            problems.append(Problem(field.label, what))
+        if field.kind == "number" and stripped and not stripped.isdecimal():
+            problems.append(Problem(field.label, f"is {stripped!r}, expected a whole number"))
         if "\0" in text:
             problems.append(Problem(field.label, "has a character that no command line can have"))
-    if act.scope == "trial" and not given.get("trial", "").isdecimal():
-        problems.append(
-            Problem("trial", f"is {given.get('trial', '')!r}, expected the number of a trial")
-        )
+    trial = given.get("trial", "")
+    if act.scope == "trial" and not trial.isdecimal():
+        problems.append(Problem("trial", f"is {trial!r}, expected the number of a trial"))
     return problems
 
 
@@ -391,7 +395,9 @@ def _fill_word(word: str, given: Given, kinds: Mapping[str, str]) -> list[str]:
     text = given.get(name, "").strip()
     if kinds.get(name) == "lines":
         return list_lines(text)
-    return [text] if text else []
+    if not text:
+        return []
+    return [text]
 
 
 def list_lines(text: str) -> list[str]:
@@ -409,7 +415,11 @@ def _fill_group(group: Sequence[str], given: Given, kinds: Mapping[str, str]) ->
     option, *values = group  # no value or one, such as "{run_cap}"
     if not values:
         return [option]
-    found = _fill_word(values[0], given, kinds)
-    if kinds.get(values[0].strip("{}")) == "flag":
-        return [option] if found else []
-    return [text for value in found for text in (option, value)]
+    template = values[0]
+    is_flag = kinds.get(template.strip("{}")) == "flag"
+    words = []
+    for value in _fill_word(template, given, kinds):
+        words.append(option)
+        if not is_flag:  # the value of a flag only says that it is set
+            words.append(value)
+    return words

@@ -24,9 +24,11 @@ def listen(port: int, *, or_next: bool) -> socket.socket:
 
     With ``or_next``, one of the next 19 ports is used if ``port`` is not free. Raises `InputError` if no port is free.
     """
-    problem = ""
-    # Port 0 needs no second try: the system chooses one that is free.
-    for candidate in range(port, port + (TRIED if or_next and port else 1)):
+    problem = ""  # why the last port cannot be used
+    tries = 1
+    if or_next and port != 0:  # port 0 needs no second try: the system chooses one that is free
+        tries = TRIED
+    for candidate in range(port, port + tries):
         found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         # Otherwise the port of a server that has just ended would count as taken for a minute.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -53,7 +55,7 @@ def start_process(options: Sequence[str]) -> tuple[subprocess.Popen[bytes], str]
     """Start the page in a process that Ctrl-C here does not end; wait until it has printed its address with the token.
 
     ``options`` are further options of `sweep ui`. Returns the process and the address, which is "" if the process has
-    ended without printing one.
+    ended without printing one. Nothing else that the process prints is read or shown. Its output is closed here.
     """
     started = subprocess.Popen(
         [sys.executable, "-m", "sweep", "ui", "--no-open", "--json", *options],
@@ -72,4 +74,6 @@ def start_process(options: Sequence[str]) -> tuple[subprocess.Popen[bytes], str]
             if line == b"}\n":  # the end of the document with the address; the process goes on
                 break
     found = _ADDRESS.search(text)
-    return started, found[0] if found else ""
+    if found is None:
+        return started, ""
+    return started, found[0]
