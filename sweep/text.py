@@ -94,8 +94,8 @@ LARGEST_SHORT = 9999.5
 def figure(value: float) -> str:
     """Format a number with four significant digits, or as a whole number from 1e4 to 1e9.
 
-    Trailing zeros are left out. Smaller numbers than 1e-4 and larger ones than 1e9 have an exponent. Numbers that are
-    not finite are ``nan``, ``inf`` and ``-inf``.
+    Zeros at the end of decimals are left out. Smaller numbers than 1e-4 and larger ones than 1e9 have an exponent.
+    Numbers that are not finite are ``nan``, ``inf`` and ``-inf``.
     """
     if not math.isfinite(value):
         return str(value)
@@ -107,8 +107,8 @@ def figure(value: float) -> str:
 def score(value: float | None) -> str:
     """Format a number with four significant digits including trailing zeros, so that columns are easy to compare.
 
-    Numbers whose size without the sign is below 1e-4, such as 0, or about 1e4 or more are formatted by `figure`, as are
-    those that are not finite. Returns "" for None.
+    Numbers whose absolute value is below 1e-4 or rounds to 1e4 or more, and those that are not finite, are formatted by
+    `figure`. Returns "" for None.
     """
     if value is None:
         return ""

@@ -372,7 +372,7 @@ def compare_fronts(
         else:
             needed = count_seeds_needed(pairs)
         # One of the front is compared with all others, because none is better than it in all objectives.
-        rivals = names if name in front else front
+        rivals: Collection[K] = names if name in front else front
         # the number of seeds in common with each rival, which is the same in all objectives
         common = {
             rival: len(compute_differences(tables[0][name], tables[0][rival]))

@@ -317,6 +317,7 @@ class Ledger:
         ended before and is not reopened.
         """
         trial = self._get_trial(event.trial)
+        # logs of early releases do not have ``asked``
         if event.status is Status.PRUNED and event.reason == ON_REQUEST:
             event = structs.replace(event, asked=True)
         reopens = (

@@ -413,9 +413,10 @@ def _describe_store_error(error: BaseException) -> str:
 
 
 def _find_known_cause(error: BaseException, status: str) -> str | None:
-    """Return in words what a user can do something about, as the cause of an error of obstore; None if it is unknown.
+    """Return the cause of an error of obstore in a few words; None if it is none of the causes that are known here.
 
-    ``status`` is the HTTP status in the message, such as "403 Forbidden"; "" if there is none.
+    These are a missing bucket, account or credentials, a refusal, and a store that cannot be reached. ``status``
+    is the HTTP status in the message, such as "403 Forbidden"; "" if there is none.
     """
     whole = str(error)
     # Without addresses: they contain the key, which may have any word or number that is searched for below.

@@ -48,8 +48,8 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
     ``metrics`` lists the columns of the metrics table to read, of which missing ones are left out; None reads all.
     Table files that are missing, unusable or made from another log are ignored, and the log is read instead. If there
     is no log, the files are read as they are; without files either, the tables have no rows. Checkpoints that were
-    deleted are not named. Raises `StoreError` if a file or the log is damaged or cannot be read, or if there is no log
-    and the files do not belong together.
+    deleted are not named. Raises `StoreError` if a file, the log or sweep.json is damaged or cannot be read, or if
+    there is no log and the files do not belong together.
     """
     found = _read_as_logged(folder, metrics)
     return replace(found, trials=without_deleted_checkpoints(folder, found.trials))
@@ -268,9 +268,8 @@ def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[
     return np.where(is_valid, values, missing)
 
 
-_TRIAL = re.compile(
-    rb'\{"event":"[a-z_]+","trial":(\d+)[,}]'
-)  # beginning of a record of a trial's event
+# beginnings of records: of a trial's event, and of the start of a session
+_TRIAL = re.compile(rb'\{"event":"[a-z_]+","trial":(\d+)[,}]')
 _SESSION = b'{"event":"session_started"'
 # the columns of trials and of metrics by their place in the tables: see `_trial_group` and `_epoch_group`
 _HEAD = frozenset(
@@ -296,9 +295,8 @@ def update_tables(
     try:
         builder = _resume_builder(folder, stored.history)
         builder.follow(folder.log)
-    except (
-        StoreError
-    ):  # an ended trial continues, or the log is damaged: reading all of it tells more
+    # an ended trial continues, or the log is damaged: reading all of it tells more
+    except StoreError:
         return None
     return _merge_tables(stored, builder, names)
 
@@ -309,7 +307,7 @@ def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
     It has no rows of other trials. ``history`` is that of the stored tables.
 
     Raises:
-        StoreError: if the log is damaged.
+        StoreError: if the log is damaged, a trial that had ended continues in it, or sweep.json cannot be read.
     """
     builder = TableBuilder.of(folder)
     # by trial: the byte of the log at which it begins

@@ -241,8 +241,8 @@ def _bring_log(
     ``entries`` are the objects of the log in the store, and ``known`` is the state of the copy, which is not written to
     its file here. Where bytes of the copy differ from these segments, the copy is cut off and continued with theirs. If
     there are no new segments, the copy is left as it is, even if it has more bytes. Raises `_Replaced` if a segment has
-    disappeared meanwhile, and `StoreError` if bytes of the log are missing in the store, which is unavailable, or the
-    copy cannot be written.
+    disappeared meanwhile, and `StoreError` if the store is unavailable or lacks bytes of the log, or the copy cannot be
+    written.
     """
     segments = _find_segments(entries)
     if path.exists():
@@ -287,7 +287,7 @@ def _parse_segment(data: bytes) -> tuple[int, bytes]:
 def _set_copy_aside(folder: Path) -> None:
     """Rename the copy of a sweep that the store no longer has; it may contain results that were never uploaded.
 
-    Does nothing if ``folder`` is missing or no such copy. The new name begins with ``.gone-``.
+    Does nothing if ``folder`` is missing or was never updated from a store. The new name begins with ``.gone-``.
     """
     if (folder / _KNOWN).exists():
         folder.rename(folder.with_name(f".gone-{folder.name}-{secrets.token_hex(4)}"))
@@ -357,7 +357,7 @@ LASTING = "steer-"
 def ask(store: ObjectStore, request: str, content: bytes = b"") -> None:
     """Put the request named ``request`` into the store for the process that runs the sweep, on any machine.
 
-    Raises `StoreError` if the store is unavailable.
+    ``content`` is that of the file which this process finds. Raises `StoreError` if the store is unavailable.
     """
     store.put(f"requests/{request}", content)
 
@@ -401,7 +401,7 @@ def withdraw_stored_request(store: ObjectStore, request: str) -> None:
 def _is_lasting(key: str) -> bool:
     """Return whether the next process carries the request under ``key`` out if the present one does not.
 
-    That is so if its name begins with `LASTING`.
+    That is so if the last part of the key begins with `LASTING`.
     """
     return key.rpartition("/")[2].startswith(LASTING)
 
