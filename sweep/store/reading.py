@@ -67,7 +67,7 @@ def _read_as_logged(folder: ResultsFolder, metrics: Sequence[str] | None) -> Tab
         if history is None:  # no usable files
             behind = None
         else:
-            behind = count_bytes_behind(history, folder.log)
+            behind = count_bytes_behind(history, folder.log)  # None if they are of another log
         if history is not None and behind == 0:
             return _read_stored(files, folder, history, metrics)
         if history is not None and behind and _is_of_this_version(history):

@@ -630,10 +630,10 @@ class Writer:
         seen_since = time.monotonic()  # when it was seen first
         while True:
             found = self._store.get(LEASE)
-            tag: str | None = None
+            tag: str | None = None  # there is no lease
             if found is not None:
-                lease = Lease.parse(found[0], self._store)
-                tag = found[1]
+                content, tag = found
+                lease = Lease.parse(content, self._store)
                 if not (lease.is_over or lease.is_own):
                     # it was renewed meanwhile, so its holder is alive
                     if seen_tag and seen_tag != tag:

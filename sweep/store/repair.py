@@ -66,7 +66,7 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
     records: list[bytes] = []
     losses: list[str] = []
     ledger = Ledger(keep_epochs=False)
-    *lines, torn = content.split(b"\n")
+    *lines, torn = content.split(b"\n")  # what follows the last line feed is torn, usually nothing
     for number, line in enumerate(lines, start=1):
         try:
             parts = list(_split_records(line))

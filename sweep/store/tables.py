@@ -146,7 +146,8 @@ class TableBuilder:
         """
         match self._ledger.observe(event):
             case Reported(trial, report):
-                self._epochs.add_epoch(self._trials.add_epoch(trial, report), report)
+                trial_row = self._trials.add_epoch(trial, report)
+                self._epochs.add_epoch(trial_row, report)
             case Started(trial, start):
                 self._first_bytes[trial.number] = place
                 self._trials.add_trial(start)
@@ -160,6 +161,7 @@ class TableBuilder:
                 if self._last is not None:
                     # the clock may have been set back
                     self._trials.pauses_s += max(0.0, event.time - self._last)
+                # both totals until then, with the byte at which the session begins
                 self._pauses.append((place, self._trials.pauses_s))
                 self._trials.earlier_s = self._active.total_s
                 self._sessions.append((place, self._trials.earlier_s))
@@ -258,11 +260,12 @@ class TableBuilder:
         rows = self._trials
         count = len(self._trials.row)
         texts = {name: _texts(column, count) for name, column in rows.texts.items()}
-        whole = _make_number_arrays(rows.integers, count)
+        integers = _make_number_arrays(rows.integers, count)
         flags = {}
         for name, column in rows.flags.items():
             flags[name] = make_numeric_array(*column.copy_rows(count), pa.bool_())
         floats = _make_number_arrays(rows.floats, count)
+        # of each parameter, the column and whether its values are JSON texts
         params = {
             f"param.{name}": make_param_array(column.copy_rows(count))
             for name, column in rows.params.items()
@@ -270,11 +273,10 @@ class TableBuilder:
         last = _make_number_arrays(rows.last, count, "metric.")
         best = _make_number_arrays(rows.best, count, "best.")
         tested = _make_number_arrays(rows.tested, count, "test.")
+        # sweep.json of an earlier release may name no objective: the column then has only nulls
+        objective = ""
         if self._objectives:
-            objective = self._objectives[0][0]
-        else:
-            # sweep.json of an earlier release may name none: the column then has only nulls
-            objective = ""
+            objective, _goal = self._objectives[0]
         null_params = {}
         if any(rows.null_params.copy_rows(count)):
             null_params[NULL_PARAMS] = _texts(rows.null_params, count)
@@ -283,7 +285,7 @@ class TableBuilder:
         examples_per_s = make_array(
             [rows.examples_per_s(row) for row in range(count)], pa.float64()
         )
-        available = {**texts, **whole, **flags, "examples_per_s": examples_per_s}
+        available = {**texts, **integers, **flags, "examples_per_s": examples_per_s}
         # Of `LAST_OF_TRIALS`, these are left out if they are empty in the whole sweep.
         absent = set()
         for name in OF_COPIES:
@@ -297,12 +299,12 @@ class TableBuilder:
         columns = {
             # without `pa.array`, which imports pandas
             "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
-            "trial": whole["trial"],
+            "trial": integers["trial"],
             "trial_id": texts["trial_id"],
             "role": texts["role"],
-            "repeat": whole["repeat"],
-            "fold": whole["fold"],
-            "seed": whole["seed"],
+            "repeat": integers["repeat"],
+            "fold": integers["fold"],
+            "seed": integers["seed"],
             "status": texts["status"],
             "status_reason": texts["status_reason"],
             **{name: column for name, (column, _) in params.items()},
@@ -310,8 +312,9 @@ class TableBuilder:
             **last,
             **best,
             **tested,
+            # the last value of the first objective
             "objective": last.get(f"metric.{objective}", pa.nulls(count, pa.float64())),
-            "epochs": whole["epochs"],
+            "epochs": integers["epochs"],
             "started_at": _times(rows.floats["started_at"], count),
             "ended_at": _times(rows.floats["ended_at"], count),
             "duration_s": floats["duration_s"],
@@ -357,6 +360,7 @@ class TableBuilder:
         """
         rows = self._epochs
         count = self._epochs.count
+        # of each epoch, the index of its trial among the trials, which are in the order in which they started
         trial_row, _ = rows.trial_row.copy_rows(count)
         epoch, _ = rows.epoch.copy_rows(count)
         trials = len(self._trials.row)
