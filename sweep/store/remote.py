@@ -259,7 +259,7 @@ def _bring_log(
             for data in store.get_all(new[start : start + _AT_ONCE]):
                 if data is None:
                     raise _Replaced
-                start_byte, content = _parse_segment(data)
+                start_byte, content = _parse_segment(data, store)
                 if start_byte > known.bytes:
                     missing = f"bytes {known.bytes} to {start_byte} are missing"
                     raise StoreError(f"{store.url}/log: {missing}")
@@ -275,13 +275,16 @@ def _bring_log(
     known.segments = max(last for _, last, _ in segments) + 1
 
 
-def _parse_segment(data: bytes) -> tuple[int, bytes]:
+def _parse_segment(data: bytes, store: ObjectStore) -> tuple[int, bytes]:
     """Return the byte of the log at which a downloaded segment or part begins, and its content without the first line.
 
-    Raises ValueError, KeyError or TypeError if the first line does not give that byte.
+    Raises `StoreError`, which names the ``store``, if the first line does not give that byte.
     """
     head, _, content = data.partition(b"\n")
-    return int(json.loads(head)["at"]), content
+    try:
+        return int(json.loads(head)["at"]), content
+    except (ValueError, KeyError, TypeError):
+        raise StoreError(f"{store.url}/log: damaged, a part of it has no place") from None
 
 
 def _set_copy_aside(folder: Path) -> None:
@@ -345,7 +348,7 @@ def withdraw(folder: Path, store: ObjectStore) -> None:
     ):
         segments = store.get_all([entry.key for entry in store.entries("log")])
         # A segment may have no content: each session begins with such a one.
-        if not any(data and _parse_segment(data)[1] for data in segments):
+        if not any(data and _parse_segment(data, store)[1] for data in segments):
             # also the lease, which is then not written again
             store.delete(entry.key for entry in store.entries())
 
@@ -562,7 +565,7 @@ class Writer:
             if there is None or not there[0].startswith(head + b"\n"):
                 taken = "another process has taken the sweep over, nothing more is written"
                 raise StoreError(f"{self._store.url}: {taken}")
-            _, content = _parse_segment(there[0])
+            _, content = _parse_segment(there[0], self._store)
             tag = there[1]
         if not known.segments:  # the first one, which identifies the sweep: see `_CopyState`
             known.first = unquote_tag(tag)

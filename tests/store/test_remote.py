@@ -470,6 +470,16 @@ def test_a_missing_segment_is_told(tmp_path: Path) -> None:
             remote.pull(tmp_path / "there", store)
 
 
+def test_a_damaged_segment_is_told(tmp_path: Path) -> None:
+    store = new_store()
+    here = made(tmp_path / "here", store)
+    with Writer(here, store, sync_s=60).open() as writer:
+        writer.appended(write(here, b"line\n"), wait=True)
+        store.put("log/00000001", b"not JSON\nline\n")
+        with pytest.raises(StoreError, match="/log: damaged, a part of it has no place"):
+            remote.pull(tmp_path / "there", store)
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(
