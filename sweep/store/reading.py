@@ -164,6 +164,7 @@ def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> His
     None is returned if there are no files, if they disagree or were not made by sweep, or if this version does not know
     the fields of their history. If there is a log, None is also returned for files of an early version in which the
     column of a parameter has nulls: they do not tell a parameter that is null from one that the trial does not have.
+    Raises StoreError if such files are damaged.
     """
     try:
         trials, metrics = ((file.schema_arrow.metadata or {})[METADATA] for file in files)
@@ -181,7 +182,9 @@ def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> His
     for name in files[0].schema_arrow.names:
         if name.startswith("param."):
             names.append(name)
-    has_nulls = any(column.null_count for column in files[0].read(columns=names).columns)
+    with _naming_damaged_tables(folder):
+        params = files[0].read(columns=names)
+    has_nulls = any(column.null_count for column in params.columns)
     if has_nulls:
         return None
     return history
