@@ -23,7 +23,10 @@ _OTHERS = (
 
 
 def _list_optimizers() -> dict[str, Callable[..., keras.optimizers.Optimizer]]:
-    """Return Keras's optimizer classes by name in snake case, such as schedule_free_adamw for ScheduleFreeAdamW."""
+    """Return Keras's optimizer classes by name in snake case, such as schedule_free_adamw for ScheduleFreeAdamW.
+
+    The base class and the classes that wrap other optimizers (`_OTHERS`) are left out.
+    """
     kinds = []
     for kind in vars(keras.optimizers).values():
         if isinstance(kind, type):
@@ -98,12 +101,14 @@ READS = (
 def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     """Return the optimizer that the hyperparameters name (``optimizer``, default adam; ``module:Name`` for your own).
 
-    Names are compared without case and underscores. Reads ``weight_decay`` (decoupled and multiplied by the learning
-    rate, as Keras does for every optimizer), and those numbers, choices and names among the optimizer's arguments that
-    the trial has; numbers in `LIVE` become live numbers. Without ``weight_decay``, an optimizer of Keras's does not
-    decay. Its learning rate is 1 until the loop sets it before each update. See `exclude_from_decay` for weights that
-    do not decay.
-    Raises: ValueError or TypeError: if the optimizer is unknown, or refuses its arguments, or one is out of bounds.
+    Keras's names are compared without case and underscores. Arguments of the optimizer that the trial has as
+    hyperparameters are set to their values, see `list_arguments`; those in `LIVE` become live numbers. Without
+    ``weight_decay``, an optimizer of Keras's does not decay, and ``adam_weight_decay`` of Muon is ``weight_decay`` by
+    default. Keras multiplies both by the learning rate. The learning rate is 1 until the loop sets it before each
+    update. `_import_optimizer` makes your own, of which only ``weight_decay`` is a live number.
+    Raises: ValueError or TypeError: if the optimizer is unknown, cannot be imported or refuses its arguments, or an
+    argument has a wrong type. ValueError: if an argument of an optimizer of Keras's, or ``weight_decay``, is out of
+    bounds.
     """
     name = hp.text("optimizer", "adam")
     if ":" in name:
@@ -124,7 +129,7 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     for arg, value in fixed_arguments.items():
         standard_hyperparameters.check_standard_value(arg, value)
     optimizer = _create_optimizer(name, kind, fixed_arguments)
-    # Keras reads these attributes whenever it traces an update, so they may be set to live numbers afterwards.
+    # Keras reads these attributes whenever it traces an update, so they may be set to live numbers after creation.
     for arg in list_arguments(kind):
         if arg in LIVE and arg in hp:
             setattr(optimizer, arg, live.number(arg, standard=True))
@@ -149,8 +154,8 @@ def _normalize_name(name: str) -> str:
 def list_arguments(kind: Callable[..., Any]) -> tuple[str, ...]:
     """Return the names of the arguments of an optimizer's class or function that are read as hyperparameters.
 
-    Those that the loop or other hyperparameters set are left out, as is ``weight_decay``. Empty if Python does not know
-    the arguments.
+    Those that the loop or other hyperparameters set (`NOT_THEIRS`, also ``weight_decay``) are left out, as are
+    arguments that cannot be given by name. Empty if Python does not know the arguments.
     """
     given = _get_parameters(kind).values()
     named = (one.name for one in given if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY))
@@ -166,11 +171,13 @@ def _get_parameters(kind: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 
 def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
-    """Return an optimizer made by the author's ``module:Name``; its arguments are fixed in the graph.
+    """Return an optimizer made by the author's class or function ``name``, written ``module:Name``.
 
-    Only ``weight_decay`` is a live number; without it, the optimizer keeps its own.
-    Raises: ValueError: if ``name`` cannot be imported, refuses its arguments, or makes no optimizer. TypeError: if an
-    argument has another type than its default.
+    It gets a learning rate of 1, if it takes one, and those of its arguments that the trial has as hyperparameters;
+    these are fixed in the graph. Only ``weight_decay`` is a live number; without it, the optimizer keeps its own.
+    Raises: ValueError: if ``name`` cannot be imported, raises a TypeError or ValueError, or makes no optimizer, or if
+    ``weight_decay`` is out of bounds. TypeError: if an argument has another type than its default, or ``weight_decay``
+    is no number. Other errors of the author's code are passed on.
     """
     module, _, attribute = name.partition(":")
     try:
@@ -198,7 +205,10 @@ def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optim
 def _read_arguments(
     hp: Hyperparameters, kind: Callable[..., Any], but: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the hyperparameters that are arguments of ``kind``, by name, except those named in ``but``."""
+    """Return the trial's hyperparameters that are arguments of ``kind``, by name, except those named in ``but``.
+
+    Arguments that the trial lacks are left out. Raises TypeError if one has another type than its default.
+    """
     arguments = {}
     for arg in list_arguments(kind):
         if arg not in but and arg in hp:
@@ -207,10 +217,11 @@ def _read_arguments(
 
 
 def _read_argument(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> Any:
-    """Return the hyperparameter ``arg`` as a value of the type that the argument's default has.
+    """Return the hyperparameter ``arg`` as a value of the type that the default of this argument of ``kind`` has.
 
-    If the default is no bool, int or float, the value is returned as it is.
-    Raises: TypeError: if it has another type.
+    A whole number may be written as 2.0, and a float as 2. If the default is no bool, int or float, or there is none,
+    the value is returned as it is.
+    Raises: TypeError: if it has another type. KeyError: if the trial does not have it.
     """
     match _get_parameters(kind)[arg].default:
         case bool():
@@ -225,7 +236,7 @@ def _read_argument(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> A
 def _create_optimizer(name: str, kind: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     """Call ``kind`` with ``arguments``, and a learning rate of 1 if it takes one; return the result.
 
-    Raises ValueError, which names the optimizer and the arguments, if ``kind`` refuses them.
+    Raises ValueError if ``kind`` raises a TypeError or ValueError. The message has ``name`` and the arguments.
     """
     if "learning_rate" in _get_parameters(kind):
         rate = {"learning_rate": 1.0}  # the loop sets it before each update
@@ -247,8 +258,9 @@ def exclude_from_decay(
 ) -> None:
     """Exempt those of ``weights`` with at most one axis from weight decay; kernels and embeddings still decay.
 
-    Does nothing for an optimizer without weight decay. Of a grouped optimizer, only the trial's own optimizers are
-    changed, see `groups.list_main_optimizers`.
+    Earlier exemptions are replaced. Does nothing for an optimizer whose weight decay is None. Of a grouped optimizer,
+    only the trial's own optimizers are changed, see `groups.list_main_optimizers`. Raises Keras's ValueError if an
+    optimizer with weight decay is built already.
     """
     without_decay = [v for v in weights if len(v.shape) <= 1]
     for part in groups.list_main_optimizers(optimizer):
@@ -260,7 +272,8 @@ def disable_averaging(optimizer: keras.optimizers.Optimizer) -> float | None:
     """Turn off the averaging of weights in an optimizer and its parts; return its momentum, None if none averages.
 
     If parts average with different momenta, the largest is returned, and the loop, which averages instead, uses it for
-    all weights. Keras averages in the same way, but evaluates with the averages only after `fit` has ended.
+    all weights. Keras averages in the same way, but evaluates with the averages only after `fit` has ended. A second
+    call returns None.
     """
     momentum = groups.get_averaging_momentum(optimizer)
     for part in groups.list_parts(optimizer):

@@ -42,11 +42,12 @@ class Span:
 
 
 def read_standard_phases(hp: Hyperparameters) -> list[Phase]:
-    """Return the two phases of ``frozen_epochs``: epochs with ``frozen_layers`` frozen, then the rest with all layers.
+    """Return the two phases of ``frozen_epochs``: that many epochs as the trial begins, then the rest.
 
-    The second phase has the learning rate ``fine_tune_learning_rate``, if it is set. Without ``frozen_epochs``, there
-    is one phase without changes.
-    Raises: ValueError: if ``frozen_layers`` is missing. ValueError or TypeError: if a number is wrong.
+    The second phase removes ``frozen_layers``, so that its layers are no longer frozen, and has the learning rate
+    ``fine_tune_learning_rate``, if that is set. Without ``frozen_epochs``, there is one phase without changes.
+    Raises: ValueError: if there is ``frozen_epochs`` without ``frozen_layers``. ValueError or TypeError: if a number is
+    wrong.
     """
     if "frozen_epochs" not in hp:
         return [Phase()]
@@ -61,11 +62,14 @@ def read_standard_phases(hp: Hyperparameters) -> list[Phase]:
 
 
 def plan_spans(phases: Any, epochs: int, data: Mapping[str, object]) -> tuple[Span, ...]:
-    """Return the spans of epochs of the phases that an author's `phases` returned, in a trial of ``epochs`` epochs.
+    """Return the spans of epochs of ``phases``, which an author's `phases` returned, in a trial of ``epochs`` epochs.
 
-    ``data`` has the parameters that the trial's data depends on, which no phase may change. Phases of 0 epochs are left
-    out and not numbered; if no phase remains, there is one span without changes.
-    Raises: Refused: if the phases are not a valid list, do not cover the trial, or change ``epochs`` or ``data``.
+    The spans follow each other from epoch 0 on, also beyond the trial's end. The keys of ``data`` are the parameters
+    that the trial's data depends on. Phases of 0 epochs are left out and not numbered; if no phase remains, there is
+    one span without changes.
+    Raises: Refused: if ``phases`` is empty or no sequence of `Phase`, a number of epochs is not a whole number from 0
+    or is missing before the last phase, the last phase ends before the trial, or a phase changes ``epochs`` or one of
+    ``data``.
     """
     if (
         not isinstance(phases, Sequence)
@@ -92,7 +96,8 @@ def plan_spans(phases: Any, epochs: int, data: Mapping[str, object]) -> tuple[Sp
             )
         if last is None or last > first:
             found.append(Span(len(found), first, last, dict(phase.changes)))
-            first = last or first  # the last phase may have no end
+        if last is not None:
+            first = last
     if found and found[-1].last is not None and found[-1].last < epochs:
         if epochs >= UNBOUNDED_EPOCHS:
             length = "ends by its minutes"
@@ -105,11 +110,14 @@ def plan_spans(phases: Any, epochs: int, data: Mapping[str, object]) -> tuple[Sp
 
 
 def check_changes(span: Span, hp: Hyperparameters, *, hooked: bool) -> None:
-    """Raise Refused if a phase changes a hyperparameter that nothing has read since ``hp`` was changed.
+    """Raise Refused if a phase changes a hyperparameter that nothing has read.
 
-    With ``hooked``, nothing is refused, because a hook may still read it.
+    ``hp`` are the trial's hyperparameters with the phase's changes, which record what was read. With ``hooked``, which
+    says that the trial has hooks, nothing is refused, because a hook may still read it.
     """
-    unused = () if hooked else hp.unused_changes
+    if hooked:
+        return
+    unused = hp.unused_changes
     if unused:
         raise Refused(f"phase {span.number + 1} changes {', '.join(unused)}, which nothing reads")
 

@@ -18,7 +18,7 @@ def _get_learning_rate(optimizer: Any) -> Any:
 
 
 def get_rate_variable(optimizer: Any) -> keras.Variable | None:
-    """Return the variable that holds an optimizer's learning rate; None if it has a schedule of its own.
+    """Return the variable that holds an optimizer's learning rate; None if it has a schedule or a callable instead.
 
     Of a `LossScaleOptimizer`, it is that of the inner optimizer.
     """
@@ -29,7 +29,10 @@ def get_rate_variable(optimizer: Any) -> keras.Variable | None:
 
 
 def get_own_rate(optimizer: Any) -> float | None:
-    """Return an optimizer's present learning rate; None if it has a schedule of its own."""
+    """Return an optimizer's present learning rate as a float; None if it has a schedule or a callable instead.
+
+    Of a `LossScaleOptimizer`, it is that of the inner optimizer.
+    """
     variable = get_rate_variable(optimizer)
     if variable is None:
         return None
@@ -37,7 +40,7 @@ def get_own_rate(optimizer: Any) -> float | None:
 
 
 def check_follows(optimizer: Any, whose: str) -> None:
-    """Raise Refused if an optimizer that must follow the trial's learning rate has a schedule of its own.
+    """Raise Refused if an optimizer that must follow the trial's learning rate has a schedule or a callable instead.
 
     ``whose`` begins the message and names what the optimizer belongs to.
     """
@@ -59,7 +62,8 @@ def get_rate_or_schedule(optimizer: Any) -> Any:
 def compute_scheduled_rate(optimizer: Any, update: int) -> float:
     """Return the learning rate of update number ``update`` (from 0) by the optimizer's own schedule or callable.
 
-    A callable takes no number and gives its present rate. The optimizer must have one of them.
+    A callable is called without the number, and gives its present rate. An optimizer with neither of them, see
+    `get_rate_variable`, raises TypeError.
     """
     rate = _get_learning_rate(optimizer)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):

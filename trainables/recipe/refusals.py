@@ -76,21 +76,22 @@ def list_overridden_methods(model: keras.Model, *names: str) -> list[str]:
 def check_model(model: keras.Model, *, fit: bool) -> None:
     """Raise Refused if a model has its own training steps or `compile`, a fixed batch size, or stateful layers.
 
-    With ``fit``, which says that Keras's or the model's own steps train, own steps are accepted, and so is a model that
-    its own `compile` has compiled.
+    Training steps are `train_step` and `test_step`. With ``fit``, which says that Keras's or the model's own steps
+    train, own steps are accepted, and so is a model that its own `compile` has compiled already.
     """
     kind = type(model)
-    for step in () if fit else list_overridden_methods(model, "train_step", "test_step"):
+    own_steps = list_overridden_methods(model, "train_step", "test_step")
+    if own_steps and not fit:
         raise Refused(
-            f"{kind.__name__} has its own {step}, which would not be called where the trainable has a train_step(); "
-            "let that return the losses (docs/steps.md), or leave it out"
+            f"{kind.__name__} has its own {own_steps[0]}, which would not be called where the trainable has a "
+            "train_step(); let that return the losses (docs/steps.md), or leave it out"
         )
     if list_overridden_methods(model, "compile") and not (fit and model.compiled):
         raise Refused(
             f"{kind.__name__}.compile() takes arguments of its own; call it inside model(), "
             f"which sweep then leaves as it is, and {FIT}"
         )
-    # before fixed batches, without which Keras makes no stateful layer
+    # Checked before fixed batches: Keras makes a stateful layer only with one, and the layer is the cause.
     for layer in keras_private.flatten_layers(model):
         if getattr(layer, "stateful", False):
             raise Refused(
@@ -110,6 +111,8 @@ def check_inputs(model: keras.Model, inputs: Any) -> None:
     """Raise Refused if a functional model declares a dictionary of inputs, and ``inputs`` has names that it lacks.
 
     Keras would pair the values of both dictionaries in alphabetical order, so that inputs would get wrong values.
+    Nothing is checked if ``inputs``, the data's, are no dictionary, or the model's class overrides `call`. Inputs of
+    the model that the data lack are no reason by themselves.
     """
     if not keras_private.has_functional_call(model) or not isinstance(inputs, dict):
         return
@@ -133,7 +136,10 @@ def check_inputs(model: keras.Model, inputs: Any) -> None:
 
 
 def check_compiled(model: keras.Model, training: Mapping[str, object]) -> None:
-    """Raise Refused if an author has compiled a model to run op by op, and the sweep file does not ask for that."""
+    """Raise Refused if an author has compiled a model to run op by op, and the sweep file does not ask for that.
+
+    ``training`` is the block of this name, which asks for it by ``run_eagerly: true``.
+    """
     if model.compiled and model.run_eagerly and training.get("run_eagerly") is not True:
         raise Refused(
             "model() compiles its model with run_eagerly=True, and each epoch is one graph; leave that out, and write "
@@ -184,9 +190,9 @@ def check_files(
 ) -> None:
     """Raise Refused for a callback whose file other trials would write as well, or other processes of the trial.
 
-    Such callbacks are in `WRITTEN`: `CSVLogger` and `ModelCheckpoint`. All ``processes`` of a trial write the same rows
-    of a `CSVLogger`, which does no harm; weights would be damaged. ``by_number`` says that `callbacks` has read the
-    number of the trial, for the paths.
+    These are a `CSVLogger` or a `ModelCheckpoint` unless ``by_number``, which says that the author's `callbacks` has
+    read the number of the trial, presumably for the path; and a `ModelCheckpoint` in any case if the trial has several
+    ``processes``. A `CSVLogger` is accepted then, because all processes write the same rows.
     """
     for callback in callbacks:
         name = type(callback).__name__
@@ -207,9 +213,9 @@ def check_files(
 def check_callbacks(callbacks: Sequence[keras.callbacks.Callback], *, fit: bool) -> None:
     """Raise Refused if a callback cannot be used in any loop.
 
-    That is a `BackupAndRestore`, a callback that restores the best weights, or one with methods for validation. Unless
-    ``fit`` says that `Model.fit` trains, the message also names the callbacks with methods for single updates; these
-    alone are not refused here, but by `check_methods`.
+    That is a `BackupAndRestore`, a callback with a true ``restore_best_weights``, or one with methods for validation
+    (`OF_TESTS`). The message names all such callbacks. Unless ``fit`` says that `Model.fit` trains, it also names those
+    with methods for single updates; these alone are not refused here, but by `check_methods`.
     """
     if not any(map(_explain_refusal, callbacks)):
         return
@@ -254,15 +260,16 @@ def _explain_refusal(callback: keras.callbacks.Callback) -> str:
 
 
 def check_own_loop(model: keras.Model, *, validates: bool) -> None:
-    """Raise Refused if the author's class overrides a method of `Model.fit` that sweep's loop does not call.
+    """Raise Refused if the model's class overrides `fit` or `make_train_function`, which sweep's loop does not call.
 
-    With ``validates``, the methods of `Model.evaluate` count as well. Those of installed packages do not: KerasHub's
-    tasks prepare their data there, which a trainable does in `data`.
+    With ``validates``, `evaluate` and `make_test_function` count as well. Overrides in the files of installed packages
+    are accepted: KerasHub's tasks prepare their data there, which a trainable does in `data`.
     """
     names = ["fit", "make_train_function"]
     if validates:
         names += ["evaluate", "make_test_function"]
     for name in list_overridden_methods(model, *names):
+        # the code of the author's function, also within decorators; what has none is no function of a package
         code = getattr(inspect.unwrap(getattr(type(model), name)), "__code__", None)
         if code is None or is_author_file(code.co_filename):
             raise Refused(
@@ -274,7 +281,10 @@ def check_own_loop(model: keras.Model, *, validates: bool) -> None:
 def _suggest_replacement(
     callback: type, otherwise: str = "on_epoch_end() or on_train_batch_end()"
 ) -> str:
-    """Return what to use instead of a callback, by the class of Keras from which it derives; else ``otherwise``."""
+    """Return the words of `INSTEAD` for the class of Keras from which the class ``callback`` derives.
+
+    Returns ``otherwise`` if it derives from none of them, and those of the first one if from several.
+    """
     kinds = (name for name in INSTEAD if issubclass(callback, getattr(keras.callbacks, name)))
     return INSTEAD.get(next(kinds, ""), otherwise)
 
@@ -283,8 +293,8 @@ def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
     """Raise Refused for models that Keras's or their own steps cannot train correctly.
 
     On several replicas (``number`` above 1), models with an own step or `compile` are refused, because it is unknown
-    whether they scale their loss by the number of replicas. If the trial ``validates``, the model needs a call() or a
-    test_step().
+    whether they scale their loss by the number of replicas. If the trial ``validates``, the model's class must override
+    `call` or `test_step`; functional models override `call`.
     """
     kind = type(model)
     own = list_overridden_methods(model, "train_step", "test_step", "compile")
@@ -303,8 +313,9 @@ def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
 def explain_step_error(model: keras.Model, step: str, data: Any, error: Exception) -> str:
     """Return a message about a model's own step that cannot unpack its data; "" if ``error`` is about something else.
 
-    ``step`` is the name of the method, ``data`` the data that it was given (x, or a tuple with up to three entries),
-    ``error`` what it raised.
+    ``step`` is the name of the method, ``data`` the data that it was given (x, or a tuple of one to three entries),
+    ``error`` what it raised. Only the text of the error tells what it is about: Python's about a wrong number of values
+    to unpack, which must fit the number of entries.
     """
     if isinstance(data, tuple):
         parts = len(data)
@@ -316,9 +327,12 @@ def explain_step_error(model: keras.Model, step: str, data: Any, error: Exceptio
     if unpacked is None:
         return ""
     kind, expected, got = unpacked.groups()
-    # Python only tells how many values there were if they were too few.
-    if not (int(expected) < parts if kind == "too many" else int(got) == parts):
-        return ""  # the error is about something else
+    if kind == "too many":  # here, Python may not tell how many there were
+        is_about_data = int(expected) < parts
+    else:
+        is_about_data = int(got) == parts
+    if not is_about_data:
+        return ""
     given = ("x", "(x, y)", "(x, y, sample_weight)")[parts - 1]
     if parts == 3:
         why = "; the weights come from class_weights, or are the third part of the data"
@@ -332,9 +346,10 @@ def explain_step_error(model: keras.Model, step: str, data: Any, error: Exceptio
 
 
 def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
-    """Raise Refused for a `LossScaleOptimizer`, and for options that work only inside `fit` or not under a strategy.
+    """Raise Refused for an optimizer that works only inside `Model.fit`, or not under a strategy.
 
-    An optimizer with its own `scale_loss` is refused as well.
+    That is a `LossScaleOptimizer`, or one with ``gradient_accumulation_steps``, with ``loss_scale_factor``, with both
+    ``use_ema`` and ``ema_overwrite_frequency``, or with its own `scale_loss`.
     """
     name = type(optimizer).__name__
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -360,7 +375,10 @@ def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
 
 
 def check_finalizing(optimizer: keras.optimizers.Optimizer | None) -> None:
-    """Raise Refused for an optimizer with its own `finalize_variable_values`, which sweep does not call."""
+    """Raise Refused for an optimizer with its own `finalize_variable_values`, which sweep does not call.
+
+    Without an optimizer (None), nothing is refused.
+    """
     if _has_own_method(optimizer, "finalize_variable_values"):
         raise Refused(
             f"the optimizer is a {type(optimizer).__name__} with its own finalize_variable_values(), which Keras calls "
@@ -369,7 +387,10 @@ def check_finalizing(optimizer: keras.optimizers.Optimizer | None) -> None:
 
 
 def _has_own_method(optimizer: keras.optimizers.Optimizer | None, method: str) -> bool:
-    """Return whether the class of an optimizer, if there is one, overrides a method of Keras's optimizers."""
+    """Return whether the class of an optimizer overrides a method of Keras's optimizers; False without an optimizer.
+
+    The overrides in Keras's own `LossScaleOptimizer` and `MultiOptimizer` do not count.
+    """
     kinds = (
         keras.optimizers.Optimizer,
         keras.optimizers.LossScaleOptimizer,
@@ -382,6 +403,7 @@ def _has_own_method(optimizer: keras.optimizers.Optimizer | None, method: str) -
 def check_rates(hp: Hyperparameters, *, read: bool) -> None:
     """Raise Refused for learning-rate parameters of the trial that have no effect beside another schedule.
 
+    These are ``learning_rate`` and the names in `SHAPING` of the standard hyperparameters, such as ``lr_schedule``.
     Call it only if the optimizer or `compile` brings a schedule or a rate of its own. ``read`` says that the author's
     code for it reads ``learning_rate``, which is then accepted.
     """
@@ -403,8 +425,9 @@ def check_own_optimizers(
     """Raise Refused for parameters of the trial's optimizer if the model is trained by optimizers of its own.
 
     That is so if it has its own `compile`, or if training does not use the optimizer that Keras and the loop know
-    (``idle``), whose gradients they could clip. ``read`` has the parameters that model() reads, possibly for its
-    optimizers; they are accepted.
+    (``idle``). Refused are ``optimizer``, the parameters of learning rates and layers, arguments of optimizers unless
+    ``optimizer`` is in ``read``, and those of clipping if ``idle`` or if several attributes of the model are
+    optimizers. ``read`` has the parameters that model() reads, possibly for its optimizers; they are accepted.
     """
     has_own_compile = bool(list_overridden_methods(model, "compile"))
     if not idle and not has_own_compile:
@@ -415,7 +438,7 @@ def check_own_optimizers(
     without_effect = ["optimizer", *standard_hyperparameters.OF_RATES, "layer_decay"]
     if idle or has_several:  # a single optimizer that Keras knows gets the trial's clipping
         without_effect += standard_hyperparameters.CLIPPING
-    # otherwise, model() makes the optimizer of this name, which has some of them
+    # If model() reads it, it makes the optimizer of this name, which has some of these arguments.
     if "optimizer" not in read:
         without_effect += standard_hyperparameters.OF_OPTIMIZERS
     for layers in hp.below("layer_rates"):
@@ -472,9 +495,12 @@ def check_losses(losses: Mapping[str, keras.losses.Loss]) -> None:
 
 
 def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
-    """Raise Refused if ``returned``, the result of `compute_metrics`, has keys that belong to no metric object."""
+    """Raise Refused if ``returned``, the result of `compute_metrics`, has keys that belong to no metric object.
+
+    A metric object has the key of its name in `Model.get_metrics_result` and, if its result is a dictionary, its keys.
+    """
     results = model.get_metrics_result()
-    # A metric may return a dictionary, whose keys are then reported.
+    # a metric's result may be a dictionary, whose keys are reported as well
     known = {
         *results,
         *(key for result in results.values() if isinstance(result, Mapping) for key in result),
@@ -488,7 +514,10 @@ def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
 
 
 def check_plateau_validates(hp: Hyperparameters) -> None:
-    """Raise Refused if ``lr_schedule`` is plateau; for a trial that trains on all data and has no validation."""
+    """Raise Refused if ``lr_schedule`` is plateau; for a trial that trains on all data and has no validation.
+
+    Raises ValueError or TypeError if ``lr_schedule`` is wrong.
+    """
     if is_plateau(hp):
         raise Refused(
             "lr_schedule plateau waits for the validation to get no better, and training.all_data holds nothing out; "

@@ -43,17 +43,18 @@ def cosine(final: float) -> Schedule:
 def cosine_restarts(final: float, restarts: int, lengthening: float) -> Schedule:
     """Return a schedule of ``restarts`` + 1 cosines, each ``lengthening`` times as long as the one before.
 
-    Each falls from 1 to ``final``. Source: SGDR, section 3.
+    Each falls from 1 to ``final``; together they take the training after the warm-up. Source: SGDR, section 3.
     """
-    lengths = [lengthening**i for i in range(restarts + 1)]
+    lengths = [lengthening**i for i in range(restarts + 1)]  # in units of the first period
     ends = []  # of all periods but the last, as shares of the decay
     for i in range(restarts):
         ends.append(sum(lengths[: i + 1]) / sum(lengths))
 
     def factor(now: Moment) -> float:
-        period = bisect.bisect_right(ends, now.share)
+        period = bisect.bisect_right(ends, now.share)  # the index of the present one
         start = ends[period - 1] if period else 0.0
-        return _cosine(1.0, final, (now.share - start) * sum(lengths) / lengths[period])
+        share_of_period = (now.share - start) * sum(lengths) / lengths[period]
+        return _cosine(1.0, final, share_of_period)
 
     return factor
 
@@ -84,12 +85,18 @@ def exponential(final: float) -> Schedule:
 
 
 def step(drops: int, factor: float) -> Schedule:
-    """Return a schedule that multiplies the rate by ``factor`` ``drops`` times, evenly spaced over the decay."""
+    """Return a schedule that multiplies the rate by ``factor`` ``drops`` times, evenly spaced over the decay.
+
+    The drops divide the training after the warm-up into ``drops`` + 1 equal stretches.
+    """
     return lambda now: float(factor ** min(int(now.share * (drops + 1)), drops))
 
 
 def piecewise(epochs: Sequence[float], factor: float) -> Schedule:
-    """Return a schedule that multiplies the rate by ``factor`` after each of ``epochs``, numbers of trained epochs."""
+    """Return a schedule that multiplies the rate by ``factor`` after each of ``epochs``, numbers of trained epochs.
+
+    They are in any order, may be fractions, and count the epochs of the warm-up.
+    """
     ends = sorted(epochs)
     return lambda now: float(factor ** bisect.bisect_right(ends, now.epoch))
 
@@ -112,10 +119,11 @@ READS = (
 def build(hp: Hyperparameters) -> Schedule:
     """Return the schedule that ``lr_schedule`` names; by default a constant one.
 
-    Reads the parameters of this schedule among ``lr_final`` (share of the peak at the end), ``lr_power``, ``lr_drops``,
-    ``lr_drop_factor``, ``lr_drop_epochs``, ``lr_restarts``, ``lr_lengthening``, ``lr_rise``, ``lr_initial``. For
-    ``plateau`` the schedule is constant, and `make_reduction` reads its parameters.
-    Raises: ValueError or TypeError: if a parameter is wrong.
+    Reads the parameters of this schedule among ``lr_final`` (share of the peak at the end, by default 0, but 0.01 for
+    exponential and 4e-6 for one_cycle), ``lr_power`` (1), ``lr_drops`` (2), ``lr_drop_factor`` (0.1),
+    ``lr_drop_epochs`` (no default), ``lr_restarts`` (2), ``lr_lengthening`` (1), ``lr_rise`` (0.3), ``lr_initial``
+    (0.04). For ``plateau`` the schedule is constant, and `make_reduction` reads its parameters.
+    Raises: ValueError or TypeError: if a parameter is wrong, or ``lr_drop_epochs`` is missing for piecewise.
     """
     name = hp.text("lr_schedule", "constant", standard=True)
     match name:
@@ -174,8 +182,8 @@ def compute_rates(
 
     Updates are numbered over all epochs, from 0. The first ``warmup`` of them rise linearly to the ``peak``: the rate
     of update i is ``(i + 1) / warmup`` of it. After them, ``schedule`` gives the factor of the ``peak``. ``by_time``
-    has the shares of the minutes that have passed at the start and at the end of the epoch; None without minutes. The
-    decay follows the epochs or the minutes, whichever is further.
+    has the shares of the trial's minutes that have passed at the start and at the end of the epoch; None without
+    minutes. The decay follows the epochs or the minutes, whichever is further.
     """
     decay = max(epochs * count - warmup, 1)  # in updates; the warm-up may be as long as the trial
     first = (epoch - 1) * count
@@ -183,20 +191,21 @@ def compute_rates(
     for i in range(first, first + count):
         if i < warmup:
             factors.append((i + 1) / warmup)
-        else:
-            share = (i - warmup) / decay
-            if by_time is not None:
-                begun, ended = by_time
-                used = begun + (ended - begun) * (i - first) / count
-                share = max(share, _share_after_warmup(min(used, 1.0), i, warmup))
-            factors.append(schedule(Moment(share, i / count)))
+            continue
+        share = (i - warmup) / decay
+        if by_time is not None:
+            begun, ended = by_time
+            used = begun + (ended - begun) * (i - first) / count  # of the minutes, before update i
+            share = max(share, _share_after_warmup(min(used, 1.0), i, warmup))
+        factors.append(schedule(Moment(share, i / count)))
     return np.asarray([peak * factor for factor in factors], np.float32)
 
 
 def _share_after_warmup(used: float, updates: int, warmup: int) -> float:
-    """Return the progress of the decay, from 0 to 1, after the share ``used`` of the trial's time and ``updates``.
+    """Return the progress of the decay, from 0 to 1, when the share ``used`` of the trial's minutes has passed.
 
-    The warm-up of ``warmup`` updates is assumed to have taken the fraction ``warmup / updates`` of the time so far.
+    ``updates`` is the number of updates so far, at least ``warmup``, the length of the warm-up in updates. The warm-up
+    is assumed to have taken the fraction ``warmup / updates`` of the time so far. Returns 1 if that is all the minutes.
     """
     if updates:
         warmed = used * warmup / updates
@@ -225,8 +234,8 @@ class _EndlessMoment:
 def depends_on_trial_length(schedule: Schedule, *, updates: int, count: int, warmup: int) -> bool:
     """Return whether a rate among the first ``updates`` updates depends on the length of the trial.
 
-    An epoch has ``count`` updates. The rates of the first ``warmup`` updates never do. It is found out by calling
-    ``schedule``.
+    An epoch has ``count`` updates. The rates of the first ``warmup`` updates never do. ``schedule`` is called for each
+    of the others, and depends on the length if it reads `Moment.share`. Its errors are passed on.
     """
     try:
         for i in range(warmup, updates):
@@ -239,7 +248,7 @@ def depends_on_trial_length(schedule: Schedule, *, updates: int, count: int, war
 def count_warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
     """Return the length of the warm-up in updates, from ``warmup_epochs`` (may be a fraction) or ``warmup_steps``.
 
-    It is 0 if neither is set.
+    Epochs are rounded to whole updates. It is 0 if neither is set.
     Raises: ValueError: if both are set. ValueError or TypeError: if one is wrong.
     """
     epochs = hp.get("warmup_epochs", None)
@@ -257,7 +266,8 @@ def compute_peak_rate(hp: Hyperparameters, batch_size: int, own: float | None = 
     ``lr_scaling`` is none, linear (Goyal et al., Accurate, Large Minibatch SGD, section 2.1) or the square root
     (Krizhevsky, One Weird Trick, section 5) of the global batch size ``batch_size``, relative to
     ``reference_batch_size``, the batch size for which the rate was chosen.
-    Raises: ValueError: if ``reference_batch_size`` is missing. ValueError or TypeError: if a parameter is wrong.
+    Raises: ValueError: if ``reference_batch_size`` is missing, unless ``lr_scaling`` is none. ValueError or TypeError:
+    if a parameter is wrong.
     """
     if own is None:
         rate = _read_standard_number(hp, "learning_rate", 1e-3)
@@ -282,13 +292,13 @@ def _read_standard_number(hp: Hyperparameters, name: str, default: float) -> flo
 
 def _read_drop_epochs(hp: Hyperparameters) -> list[float]:
     value = hp.get("lr_drop_epochs", None)
+    wrong = ValueError(f"lr_drop_epochs is {value!r}, expected a list of epochs such as [30, 60]")
+    if not isinstance(value, list):
+        raise wrong
     epochs = []
-    # None raises the error for all that is no list
-    for epoch in value if isinstance(value, list) else [None]:
-        if not isinstance(epoch, int | float) or not epoch > 0:
-            raise ValueError(
-                f"lr_drop_epochs is {value!r}, expected a list of epochs such as [30, 60]"
-            )
+    for epoch in value:
+        if not isinstance(epoch, int | float) or not epoch > 0:  # not > 0: refuses NaN, too
+            raise wrong
         epochs.append(float(epoch))
     return epochs
 
@@ -307,10 +317,10 @@ class Reduction:
     scale: float = 1.0
 
     def update(self, value: float) -> None:
-        """Record the objective of one epoch.
+        """Record the objective ``value`` of one epoch; NaN is no improvement.
 
-        After ``patience`` epochs without improvement (one if it is 0), multiply `scale` by ``factor`` and count them
-        anew. The scale does not fall below ``final``.
+        After ``patience`` epochs in a row without improvement (one if it is 0), multiply `scale` by ``factor`` and
+        begin to count anew. The scale does not fall below ``final``.
         """
         self.plateau.count_epoch(value)
         # with 0, too, only after an epoch without improvement
@@ -323,7 +333,10 @@ class Reduction:
         return {**self.plateau.state(), "scale": self.scale}
 
     def restore(self, state: State) -> None:
-        """Continue from a checkpoint's state, which `state` has returned."""
+        """Continue from a checkpoint's state, which `state` has returned.
+
+        With None as its ``scale``, the present scale is kept. Raises KeyError if an entry is missing.
+        """
         self.plateau.restore(state)
         scale = state["scale"]
         if scale is not None:  # 0 is a scale, too
@@ -338,7 +351,8 @@ def is_plateau(hp: Hyperparameters) -> bool:
 def make_reduction(hp: Hyperparameters, *, maximize: bool) -> Reduction | None:
     """Return the reduction of a trial whose ``lr_schedule`` is plateau; None for other schedules.
 
-    Reads ``lr_patience`` (5 epochs), ``lr_drop_factor`` (0.1) and ``lr_final`` (lowest share of the rate, 0).
+    Reads ``lr_patience`` (5 epochs), ``lr_drop_factor`` (0.1) and ``lr_final`` (lowest share of the rate, 0). With
+    ``maximize``, a larger objective is better. Raises ValueError or TypeError if a parameter is wrong.
     """
     if not is_plateau(hp):
         return None

@@ -70,12 +70,12 @@ class ProgramUnderTest:
 
     @property
     def parts(self) -> int:
-        """The number of parts that a batch is cut into for the test, with at most two micro-batches per replica."""
+        """The number of parts of a batch in the test: one for each replica or, with micro-batches, two."""
         return int(self.replicas.number) * min(self.micro_batches, TOGETHER)
 
     @property
     def counters(self) -> list[Any]:
-        """The variables in which metrics are counted."""
+        """The variables in which the metrics of the networks that are models are counted, each once."""
         found = [
             v
             for one in self.networks
@@ -116,11 +116,13 @@ def check_parts(
     Each of ``modes`` is computed for some examples of ``data`` (31, or more if there are many parts), whole and in
     parts, and once more with other live numbers and with features turned on that are off at first. Evaluation is
     computed for examples of ``validation`` if they have targets or weights and those of ``data`` have none, or the
-    other way round. With fewer than 2 examples, nothing is checked. The message names what differs. Call it before the
-    first update, because the variables that are changed get their initial values afterwards, not their present ones.
+    other way round. With fewer than 2 examples, nothing is checked. Differences that rounding can explain are allowed.
+    The message names what differs. Call it before the first update, because the variables that are changed get their
+    initial values afterwards, not their present ones.
     """
     count = max(EXAMPLES, 2 * tried.parts + 1)  # odd, and at least two for each part
     evaluated = data
+    # an example is (x,), (x, y) or (x, y, sample_weight)
     if validation is not None and len(validation.example()) != len(data.example()):
         evaluated = validation
     for mode in modes:
@@ -148,10 +150,10 @@ class _ModeTest:
         self._run, graph, uses_half_precision = _trace_in_float32(tried, mode, examples)
         written_by_path = tried.state.find_written(graph)
         # ids of all variables that the mode writes, which are reset after each computation
-        self._raws = {id(variable.raw) for variable in written_by_path.values()}
+        self._written_ids = {id(variable.raw) for variable in written_by_path.values()}
         # Those of them that are compared. What counts metrics is left out, because the metrics themselves are compared.
         ids_of_counters = {id(counter.value) for counter in tried.counters}
-        self._written = {
+        self._compared = {
             path: variable
             for path, variable in written_by_path.items()
             if id(variable.raw) not in ids_of_counters
@@ -188,7 +190,7 @@ class _ModeTest:
                 differing = find_differing(whole, parts, size)
                 if not differing:
                     continue
-                # What differs with slightly changed weights as well may differ by rounding, which is allowed.
+                # What also differs at once, with slightly changed weights, may differ by rounding, which is allowed.
                 with_noise = self._compute_with_noise(examples, size)
                 differing_by_noise = find_differing(whole, with_noise, size)
                 for what, reason in differing.items():
@@ -202,18 +204,20 @@ class _ModeTest:
     def all_turned_on(self) -> Iterator[None]:
         """Turn on features inside the block that another trial or a hook may turn on later, so that they are tested.
 
-        Live numbers get other values, and scalar variables that start at 0 and are not written become 0.5.
+        Live numbers get other values, and floating-point scalar variables that start at 0 and that the mode does not
+        write become 0.5. Afterwards, live numbers get their previous values, and these variables their initial 0.
         """
         state = self._tried.state
         unwritten = []
         for path in state:
-            if id(state[path].raw) not in self._raws:
+            if id(state[path].raw) not in self._written_ids:
                 unwritten.append(state[path])
         turned_off = []
         for v in unwritten:
             if v.raw.shape.rank == 0 and v.raw.dtype.is_floating and not v.initial[0]:
                 turned_off.append(v.raw)
-        with self._tried.live.all_turned_on() if self._tried.live else nullcontext():
+        live = self._tried.live
+        with nullcontext() if live is None else live.all_turned_on():
             try:
                 for raw in turned_off:
                     number = np.asarray(ON, raw.dtype.as_numpy_dtype)
@@ -247,13 +251,13 @@ class _ModeTest:
         totals: Values = dict.fromkeys(self._mode.totals, 1.0)
         try:
             if totals:  # the divisors of these losses are sums over all parts: a first pass only counts them
-                totals = self._sum_over_parts(examples, size, calls, totals)[1]
+                _, totals = self._sum_over_parts(examples, size, calls, totals)
                 self._reset_state()
             values, _ = self._sum_over_parts(examples, size, calls, totals)
             metrics = self._tried.metrics(self._mode.training)
             state = {}
-            for path, held in self._written.items():
-                state[path] = tuple(part.numpy() for part in held.components)
+            for path, held in self._compared.items():
+                state[path] = tuple(part.numpy() for part in held.components)  # of each replica
         finally:
             self._reset_state()
         return ExampleResults(values, metrics, state)
@@ -263,7 +267,8 @@ class _ModeTest:
     ) -> tuple[Values, Values]:
         """Call the traced function once for each of ``calls``; return (mean values, counts for `Mode.totals`).
 
-        Both are sums over all calls, by name. ``totals`` has the divisors of the losses that need them.
+        Both are sums over all calls, by name. ``totals`` has the divisors of the losses that need them, by the loss's
+        name. ``size`` is the number of ``examples``, of which each call computes the given rows. Variables are changed.
         """
         shares: dict[str, Any] = {}
         counts: dict[str, Any] = {}
@@ -283,7 +288,7 @@ class _ModeTest:
 
     def _reset_state(self) -> None:
         """Set all variables that the mode writes to their initial values."""
-        self._tried.state.reset(self._raws)
+        self._tried.state.reset(self._written_ids)
 
     # ---- differences
 
@@ -293,6 +298,7 @@ class _ModeTest:
         """Return a message for each mean value, such as a loss, that differs by more than the tolerance, by name.
 
         ``size`` is the number of examples, for the messages. A value that is not finite for all at once is left out.
+        One that is NaN only in parts differs.
         """
         differing: dict[str, str] = {}
         largest = max(
@@ -319,12 +325,13 @@ class _ModeTest:
     ) -> dict[str, str]:
         """Return a message for each variable that differs by more than the tolerance on any replica, by path.
 
-        ``size`` is the number of examples, for the messages. A variable that is not finite for all at once is left out.
+        ``size`` is the number of examples, for the messages. The tolerance is for the change from the initial value;
+        whole numbers must be equal. A variable that is not finite for all at once is left out.
         """
         differing: dict[str, str] = {}
-        for path, held in self._written.items():
+        for path, held in self._compared.items():
             before = held.initial[0]
-            one = whole.state[path][0]
+            one = whole.state[path][0]  # all replicas have the same
             floats = np.issubdtype(one.dtype, np.inexact)
             if floats and not np.all(np.isfinite(one)):  # nothing to compare with
                 continue
@@ -350,7 +357,8 @@ class _ModeTest:
     ) -> dict[str, str]:
         """Return a message for each metric that differs by more than the tolerance, by name.
 
-        ``size`` is the number of examples, for the messages. A number that is not finite for all at once is left out.
+        A metric may be an array of numbers; the message is about the first that differs. ``size`` is the number of
+        examples, for the messages. A number that is not finite for all at once is left out.
         """
         differing: dict[str, str] = {}
         for name, value in whole.metrics.items():
@@ -358,7 +366,7 @@ class _ModeTest:
             other = np.ravel(np.asarray(parts.metrics[name], np.float64))
             bound = self._relative * np.abs(one) + ABSOLUTE
             apart = np.isfinite(one) & ~(np.abs(one - other) <= bound)
-            if apart.any():  # such as a metric with a value per class: name the first that differs
+            if apart.any():  # there may be several numbers, such as one per class: name the first that differs
                 place = int(np.argmax(apart))
                 differing[name] = (
                     f"metric {name!r} is {one[place]:.6g} for {size} examples in {self._mode.name} and "
@@ -369,7 +377,7 @@ class _ModeTest:
         return differing
 
     def _describe_owner(self, variable: StateVariable, path: str) -> str:
-        """Return the name of a variable in messages: its path and, if a layer has it, that layer."""
+        """Return the name of a variable in messages: its path and, if a layer has it, the innermost such layer."""
         for layer in reversed(self._tried.layers):  # inner layers first
             for one in (*layer.variables, *vars(layer).values()):
                 if not hasattr(one, "assign") or variable.raw is not getattr(one, "value", one):
@@ -378,10 +386,10 @@ class _ModeTest:
         return f"variable {path!r}"
 
     def _compute_with_noise(self, examples: Any, size: int) -> ExampleResults:
-        """Return the results for all examples at once, with the weights multiplied by small random factors.
+        """Return the results for all examples at once, with the trainable weights multiplied by small random factors.
 
-        The factors differ from 1 by about a hundredth of the tolerance. A difference that these factors also cause is
-        considered to be rounding. The weights are restored afterwards.
+        The factors differ from 1 by about a hundredth of the tolerance, and are the same in each call. A difference
+        that these factors also cause is considered to be rounding. The weights are restored afterwards.
         """
         state = self._tried.state
         random = np.random.default_rng(0)
@@ -407,7 +415,8 @@ def _count_examples(examples: Any) -> int:
 def _choose_cuts(size: int, parts: int) -> list[list[int]]:
     """Return two ways to cut the examples into parts, as lists of the parts' first rows and, last, ``size``.
 
-    One is even, as a batch is cut. The other has one example in each part but the last, which has all others.
+    One is even, as a batch is cut. The other has one example in each part but the last, which has all others. With
+    fewer examples than ``parts``, some parts are empty.
     """
     even = []
     for i in range(parts + 1):
@@ -416,10 +425,11 @@ def _choose_cuts(size: int, parts: int) -> list[list[int]]:
 
 
 def _trace_in_float32(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any, bool]:
-    """Trace a mode in float32 if its layers support that; return function, graph, and whether half precision is used.
+    """Trace a mode in float32 if its layers support that; return (function, graph, whether half precision is used).
 
-    Half precision is avoided, because its rounding hides small differences, but a layer may not support another type.
-    See `_trace_mode` for the function.
+    Half precision is avoided, because its rounding hides small differences, but a layer may not support another type,
+    which an error in tracing shows. Only layers that keep their variables in float32 are changed, and only meanwhile.
+    See `_trace_mode` for the function. Errors in tracing the layers as they are are passed on.
     """
     mixed = []
     for layer in tried.layers:
@@ -452,7 +462,7 @@ def _is_mixed(layer: keras.layers.Layer) -> bool:
 
 @contextmanager
 def _computing_in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
-    """Make ``layers`` compute in float32 inside the block."""
+    """Make ``layers`` compute in float32 inside the block; their dtype policies are put back afterwards."""
     before = [layer.dtype_policy for layer in layers]
     try:
         for layer in layers:
@@ -464,11 +474,12 @@ def _computing_in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None
 
 
 def _trace_mode(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any]:
-    """Return a function that computes one part of the examples on each replica, and its graph.
+    """Return (a function that computes one part of the examples on each replica, its graph).
 
-    It is called with the examples, their number, for each replica the first row, the end and the number of rows that
-    count, and the totals by name. It returns the sums over replicas of the parts' contributions to mean values, and of
-    the counts for `mode.totals`. As in training, sizes are unknown when it is traced.
+    It is called with the examples, their number, and three vectors with a number for each replica: the first row of its
+    part, the end, and how many of the rows count (0 if they stand in for an empty part); then with the totals by name.
+    It returns the sums over replicas of the parts' contributions to mean values, and of the counts for `mode.totals`,
+    each by name. As in training, sizes are unknown when it is traced.
     """
     one_number = tf.TensorSpec([], tf.int32)
     number_of_each_replica = tf.TensorSpec([None], tf.int32)
@@ -523,7 +534,10 @@ def _trace_mode(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any
 
 @contextmanager
 def _use_moving_statistics(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
-    """Make batch normalisation use its moving statistics inside the block; those of micro-batches would differ."""
+    """Make those of ``layers`` that are batch normalisation use their moving statistics inside the block.
+
+    The statistics of micro-batches would differ.
+    """
     with ExitStack() as stack:
         for layer in layers:
             if isinstance(layer, keras.layers.BatchNormalization):
@@ -538,7 +552,10 @@ def _use_moving_statistics(layers: Sequence[keras.layers.Layer]) -> Iterator[Non
 def _get_moving_statistics(
     layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return a layer's moving mean and variance in place of those of ``inputs``; ``mask`` has no effect."""
+    """Return (moving mean, moving variance) of a layer in the type of ``inputs``, in place of those of ``inputs``.
+
+    ``mask`` has no effect.
+    """
     return tf.cast(layer.moving_mean.value, inputs.dtype), tf.cast(
         layer.moving_variance.value, inputs.dtype
     )
@@ -557,13 +574,15 @@ def _find_differing_layer(
 ) -> str:
     """Return a message about the first layer that gives an example other outputs in parts; "" if there is none.
 
-    ``edges`` are the parts' first rows and, last, ``size``. ``relative`` is a tenth of the allowed difference, as a
-    fraction of the layer's largest output.
+    The first is the one that finishes first in the computation. ``examples`` are ``size`` in number, and ``edges`` are
+    the parts' first rows and, last, ``size``. ``relative`` is a tenth of the allowed difference, as a fraction of the
+    layer's largest output. Layers whose outputs have not one row for each example are left out.
     """
-    # by the identity of a slice
+    # (layer, outputs averaged for each example, flag of other rows) for each call, by the id of the slice
     called: dict[int, list[tuple[keras.layers.Layer, tf.Tensor, tf.Tensor]]] = {}
-    layers: list[keras.layers.Layer] = []
+    layers: list[keras.layers.Layer] = []  # of the calls, in order; filled while the mode is traced
 
+    # In place of `mode.compute`: returns what the layers give as if these were the mean values to be compared.
     def compute(given: Any, rows: tf.Tensor, cut: Slice) -> dict[str, tf.Tensor]:
         called[id(cut)] = []
         mode.compute(given, rows, cut)
@@ -605,16 +624,18 @@ def _recording_outputs(
     """Append each layer's floating-point outputs to ``called``, by the id of the slice, when it is called in the block.
 
     Calls outside of a slice, and inside loops and branches, are left out. Outputs are appended in the order in which
-    layers finish, as (layer, *`_average_outputs`).
+    layers finish, as (layer, *`_average_outputs`). ``called`` must have a list for each slice. The methods ``call`` of
+    the layers are replaced meanwhile.
     """
 
+    # in place of a layer's `call`, which is ``original``
     def call(
         layer: keras.layers.Layer, original: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Any:
         outputs = original(*args, **kwargs)
         cut = slices.get_current_slice()
         for output in tf.nest.flatten(outputs):
-            # inside a loop or branch
+            # Inside a loop or branch, tensors belong to another graph, from which they cannot be returned.
             if cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph:
                 continue
             if output.dtype.is_floating and output.shape.rank:
@@ -623,7 +644,7 @@ def _recording_outputs(
 
     with ExitStack() as stack:
         for layer in layers:
-            # replaced on the object already, such as to recompute activations
+            # Restores the present state afterwards: a `call` on the object, such as to recompute activations, or none.
             if "call" in vars(layer):
                 stack.callback(setattr, layer, "call", layer.call)
             else:
@@ -633,10 +654,10 @@ def _recording_outputs(
 
 
 def _average_outputs(output: tf.Tensor, cut: Slice) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return a weighted mean of each example's outputs, with shape (examples of the batch,), and a flag.
+    """Return a weighted mean of each example's outputs, with shape (examples of the batch,), and a flag, as floats.
 
     Examples of other slices get 0. The flag is 1, and all means are 0, if the output has not one row for each example
-    of the slice. Both are 0 for a row that stands in for an empty slice.
+    of the slice; otherwise it is 0. Both are 0 for a row that stands in for an empty slice.
     """
     rows = cut.stop - cut.start
 

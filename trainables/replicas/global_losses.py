@@ -38,10 +38,11 @@ class GlobalLoss:
         weight: LiveNumber | float | None,
         scale: float = 1.0,
     ) -> None:
-        """Wrap ``loss``, whose values are multiplied by ``scale`` inside a slice.
+        """Wrap ``loss``, whose results are multiplied by ``scale`` inside a slice; what is recorded is not.
 
-        ``weight`` is the loss's weight in the total, which Keras applies; it only enters the single examples' losses.
-        Raises ValueError for a reduction that is neither a mean nor a sum.
+        ``name`` is the key of the recorded value. ``weight`` is the loss's weight in the total, which Keras applies; it
+        only enters the recorded losses of single examples. Raises ValueError for a reduction that is neither a mean nor
+        a sum.
         """
         self.name = name
         self._weight = weight
@@ -67,11 +68,12 @@ class GlobalLoss:
     def _of_slice(
         self, cut: slices.Slice | None, y_true: Any, y_pred: Any, sample_weight: Any
     ) -> Any:
-        """Return the loss of the slice ``cut``, whose product with the slice's share is what it adds to the batch's.
+        """Return the loss of the slice ``cut``; times the slice's share of the examples, it is its part of the batch's.
 
         With None for ``cut``, the losses are called symbolically or outside of slices, and a result of the right type
-        is enough. Sets `counts_first` if a mask or sample weights determine the divisor of the mean. Raises Refused for
-        sample weights if the loss gives one number for a batch.
+        is enough. Sets `counts_first` if a mask or sample weights determine the divisor of the mean; inside a slice,
+        that divisor is recorded by `Slice.total`. Raises Refused for sample weights if the loss gives one number for a
+        batch, and for mixed labels as `_adapt_to_mixture` does.
         """
         # outside of slices, there is nothing to correct
         if cut is None and overrides_call(self.loss):
@@ -128,9 +130,9 @@ class RecordedLoss:
     def __init__(
         self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None
     ) -> None:
-        """Wrap ``loss``; ``weight`` is its weight in the total, which Keras applies.
+        """Wrap ``loss``, whose values are recorded under ``name``; ``weight`` is its weight in the total.
 
-        The weight only enters the losses of single examples that are recorded.
+        Keras applies the weight to the total. Here, it only enters the recorded losses of single examples.
         """
         self.name = name
         self.loss = loss
@@ -191,15 +193,18 @@ def _record_example_losses(
 def _adapt_to_mixture(
     loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any
 ) -> tuple[keras.losses.Loss, Any]:
-    """Return ``loss`` and ``y_true`` or, for mixed labels, a loss against both labels and the first of them.
+    """Return (``loss``, ``y_true``) or, for mixed labels, (a loss against both labels, the first of them).
 
-    Mixed labels are then counted as used by a loss. Raises Refused if the loss cannot be computed for mixed labels.
+    Mixed labels are those that ``y_true`` stands for in the slice ``cut``; their `Mixture.lost` is set to True. Raises
+    Refused for mixed labels if the loss overrides `__call__`, and for other floating-point targets of a slice that
+    mixes examples if the loss takes labels as whole numbers.
     """
     if cut is None:
         mixture = None
     else:
         mixture = cut.mixture(y_true)
     if mixture is None:
+        # Keras's losses for labels that are whole numbers wrap a function such as sparse_categorical_crossentropy
         function = getattr(getattr(loss, "fn", None), "__name__", "")
         if (
             cut is not None
@@ -283,7 +288,10 @@ def replace_losses(
 
 
 def _install_losses(compiled: Any, entries: Iterable[Any], losses: Iterable[Any]) -> None:
-    """Make a compiled model call these losses, in order; names and weights stay as in ``entries``."""
+    """Make a compiled model call ``losses``, one for each of ``entries``, whose names and weights stay.
+
+    ``compiled`` is the container of its losses, and ``entries`` are Keras's entries of them, one for each output.
+    """
     pairs = zip(entries, losses, strict=True)
     keras_private.set_flat_losses(compiled, [entry._replace(loss=loss) for entry, loss in pairs])
 
@@ -301,10 +309,11 @@ def compute_example_losses(
 ) -> tf.Tensor | None:
     """Return each example's contribution, times ``weight``, to the mean of a compiled loss, of shape (examples,).
 
-    Returns None if the loss is not a mean over examples (a sum, one number per batch, masked, or divided by weights),
-    and for an author's own losses, because a second call could change their state.
+    They are float32, and multiplied by ``sample_weight``; None as a weight changes nothing. Returns None if the loss is
+    not a mean over examples (a sum, one number per batch, masked, or divided by weights), overrides `__call__`, or is
+    an author's own, because a second call could change its state.
     """
-    function = getattr(loss, "fn", loss)
+    function = getattr(loss, "fn", loss)  # of a function that a loss object of Keras's wraps, also an author's
     if not all(
         module.startswith("keras.") for module in (type(loss).__module__, function.__module__)
     ):
@@ -352,12 +361,13 @@ def _join_masks(mask: Any, other: Any) -> Any:
 def compute_spread_shares(cut: Slice) -> dict[str, tf.Tensor]:
     """Return a slice's contributions to two means over the global batch: of the examples' losses, and their squares.
 
-    The keys are the names in `SPREAD`. The values are NaN if the losses of single examples were not recorded, or are
-    unknown for one of the losses, and 0 if a row stands in for an empty slice.
+    The keys are the names in `SPREAD`. The losses of an example are added up. The values are NaN if the losses of
+    single examples were not recorded, or are unknown for one of the losses, and 0 if a row stands in for an empty
+    slice.
     """
-    known: Sequence[tf.Tensor | None] = cut.examples or ()
-    vectors = [vector for vector in known if vector is not None]
-    if not vectors or len(vectors) < len(known):
+    recorded: Sequence[tf.Tensor | None] = cut.examples or ()  # one for each loss, None if unknown
+    vectors = [vector for vector in recorded if vector is not None]
+    if not vectors or len(vectors) < len(recorded):
         return dict.fromkeys(SPREAD, tf.constant(float("nan")))
     each = tf.add_n(vectors)
     size = tf.cast(cut.size, tf.float32)
@@ -371,6 +381,7 @@ def compute_spread_shares(cut: Slice) -> dict[str, tf.Tensor]:
 def compute_deviation(mean: float, square: float) -> float:
     """Return the standard deviation of examples' losses, from their ``mean`` and the mean of their squares.
 
-    Returns NaN if ``mean`` and ``square`` are NaN.
+    It is not corrected for the size of a sample. Returns 0 if rounding makes the variance negative, and NaN if ``mean``
+    or ``square`` is NaN.
     """
     return math.sqrt(max(square - mean * mean, 0.0))

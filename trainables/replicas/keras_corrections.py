@@ -37,7 +37,7 @@ def take_global_gradients(optimizer: keras.optimizers.Optimizer) -> None:
 
 
 def synchronise_batch_norm(model: keras.Model) -> None:
-    """Make batch normalisation use the statistics of the global batch.
+    """Make all layers of batch normalisation in a model use the statistics of the global batch.
 
     By default (`BatchNormalization(synchronized=False)`), each replica normalises by its own part, the moving
     statistics differ between replicas, and a checkpoint holds only those of the first. Even with ``synchronized=True``,
@@ -52,7 +52,7 @@ def synchronise_batch_norm(model: keras.Model) -> None:
 def compute_global_moments(
     layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return mean and variance of a layer's inputs over all replicas, for each channel, with one reduction.
+    """Return (mean, variance) of a layer's inputs over all replicas, for each channel, with one reduction.
 
     Masked inputs do not count; if all are masked, returns the layer's moving statistics. Each replica writes the
     moments of its own slice to a separate place, and then combines the moments of all replicas (Chan et al., Updating
@@ -79,7 +79,8 @@ def _compute_local_moments(
 ) -> tuple[tf.Tensor, ...]:
     """Return the count, the mean and the sum of squared deviations of a slice's numbers, for each channel.
 
-    Masked numbers do not count, nor does a row that stands in for an empty slice.
+    Each is a vector. ``axes`` are all axes of ``inputs`` but that of the channels. Masked numbers do not count, nor
+    does a row that stands in for an empty slice.
     """
     cut = slices.get_current_slice()
     axes = list(axes)
@@ -110,8 +111,8 @@ def _compute_local_moments(
 def weight_added_losses(model: keras.Model) -> None:
     """Stop Keras from dividing the losses that layers add by the number of replicas.
 
-    The loop weights them by the slices' fractions of the batch instead. As in Keras, a loss that a layer adds in half
-    precision is added in float32.
+    The loop weights them by the slices' fractions of the batch instead. As in Keras, a loss that is an array of numbers
+    is summed up, and one that a layer adds in half precision is added in float32.
     """
     keras_private.replace_loss_aggregation(
         model, lambda loss: tf.cast(tf.reduce_sum(loss), keras.config.floatx())
@@ -123,7 +124,7 @@ def keep_arithmetic_on_devices() -> None:
 
     The gradient of a sum that drops dimensions asks the host for a shape, and the comparison by which Keras's `argmax`
     detects a negative zero (keras/src/backend/tensorflow/numpy.py, `signbit`) runs on the host. Without effect outside
-    a slice.
+    a slice. Further calls do nothing.
     """
     if isinstance(getattr(keras_private.numpy_module, keras_private.SIGNBIT), functools.partial):
         return
@@ -140,13 +141,14 @@ def _wrap(name: str, around: Callable[..., Any]) -> None:
 def _kept_dimensions(
     original: Callable[..., Any], x: Any, axis: Any = None, keepdims: bool = False, **more: Any
 ) -> Any:
+    drops_dimensions = axis not in (None, (), []) and not keepdims
     if (
-        axis in (None, (), [])
-        or keepdims
+        not drops_dimensions
         or not isinstance(x, tf.Tensor)
         or slices.get_current_slice() is None
     ):
         return original(x, axis=axis, keepdims=keepdims, **more)
+    # The gradient of a sum that keeps its dimensions needs no shape from the host, so they are dropped afterwards.
     return tf.squeeze(original(x, axis=axis, keepdims=True, **more), axis)
 
 
@@ -157,15 +159,17 @@ def _signbit(original: Callable[..., Any], x: Any) -> Any:
         or slices.get_current_slice() is None
     ):
         return original(x)
+    # The bits of a negative number, and of -0.0, are a negative integer. As int64, because int32 is for the host.
     return tf.cast(tf.bitcast(tf.cast(x, tf.float32), tf.int32), tf.int64) < 0
 
 
 def allow_number_conversion() -> None:
-    """Let Python convert a variable on several replicas to a number, like any other variable; once per process.
+    """Let `float` and `int` convert a variable on several replicas, like any other variable; once per process.
 
-    `float(self.beta)` in an author's hook works on one replica; TensorFlow does not define it under a strategy.
+    `float(self.beta)` in an author's hook works on one replica; TensorFlow does not define it under a strategy. Further
+    calls do nothing.
     """
-    # TensorFlow itself asks for other ones while it traces
+    # only these two: TensorFlow itself looks for other conversions while it traces
     for name, kind in (
         ("__float__", float),
         ("__int__", int),
@@ -187,8 +191,9 @@ def keep_loss_means() -> None:
 
     An author calls losses in `compute_loss`, in `add_loss` or as a metric. Keras divides each replica's value
     (keras/src/losses/loss.py, `reduce_values`), because it sums over replicas; our loop weights by the slices'
-    fractions instead. Without effect outside a slice and in `Model.fit`.
+    fractions instead. Without effect outside a slice and in `Model.fit`. Further calls do nothing.
     """
+    # set by `functools.wraps` below: they are replaced already
     if hasattr(getattr(keras_private.loss_module, keras_private.LOSS_SCALING[0]), "__wrapped__"):
         return
     for name in keras_private.LOSS_SCALING:
@@ -209,20 +214,22 @@ def make_loss_names_unique(model: keras.Model) -> None:
     """Make the names of a model's losses unique by adding numbers: mse, mse_1 and so on.
 
     The losses of several outputs of a subclassed model have the same name, and Keras would report only the mean of the
-    last one (keras/src/trainers/trainer.py, `get_metrics_result`).
+    last one (keras/src/trainers/trainer.py, `get_metrics_result`). The metrics of the losses' means are renamed alike,
+    such as mse_1_loss. The model must have compiled losses that are built.
     """
     compiled = keras_private.compiled_loss(model)
-    times = Counter[str]()
+    times = Counter[str]()  # how often each name has come so far
     entries = keras_private.flat_losses(compiled)
     for place, entry in enumerate(entries):
-        number, times[entry.name] = times[entry.name], times[entry.name] + 1
+        number = times[entry.name]
+        times[entry.name] += 1
         if number:  # there are several losses, so Keras has a metric for each
             entries[place] = entry._replace(name=f"{entry.name}_{number}")
             compiled.metrics[place].name = f"{entry.name}_{number}_loss"
 
 
 def separate_added_losses(model: keras.Model) -> None:
-    """Make layers keep the losses that they add on each replica in separate lists.
+    """Make a model's layers keep the losses that they add on each replica in separate lists, which are empty at first.
 
     Layers collect them in one list. If replicas wait for each other inside the model, as for batch normalisation, one
     replica clears what another has added (keras/src/layers/layer.py, `_clear_losses`).
@@ -288,7 +295,10 @@ class _Seeds:
 
 @contextmanager
 def counting_seeds() -> Iterator[_Seeds]:
-    """Count the seeds that Keras draws inside the block, for initializers and random layers, in the field ``given``."""
+    """Count the seeds that Keras draws inside the block, for initializers and random layers.
+
+    Yields an object with the count in its field ``given``. The seeds are those that Keras would draw anyway.
+    """
     seeds = _Seeds()
     with keras_private.random_replaced(seeds):
         yield seeds
@@ -297,7 +307,8 @@ def counting_seeds() -> Iterator[_Seeds]:
 def set_outputs_to_float32(model: keras.Model) -> None:
     """Make the layers that produce a model's outputs compute in float32 instead of a half precision.
 
-    A subclassed model, whose output layers are unknown, is not changed.
+    Their dtype policy becomes float32. Of a model within the model, these are the layers that produce its outputs. A
+    subclassed model, whose output layers are unknown, is not changed.
     """
     for output in keras.tree.flatten(getattr(model, "outputs", None) or []):
         layer = keras_private.producer_of(output)
@@ -308,9 +319,10 @@ def set_outputs_to_float32(model: keras.Model) -> None:
 
 
 def get_compile_arguments(model: keras.Model) -> dict[str, Any]:
-    """Return the optimizer, loss, loss_weights, metrics and weighted_metrics that a model was compiled with.
+    """Return the optimizer, loss, loss_weights, metrics and weighted_metrics that a model was compiled with, by name.
 
-    A `LossScaleOptimizer` that `compile` has put around the optimizer is removed.
+    A `LossScaleOptimizer` that `compile` has put around the optimizer is left out. Raises AttributeError if the model
+    was never compiled.
     """
     given = keras_private.compile_arguments(model)
     optimizer = model.optimizer
@@ -328,7 +340,8 @@ def get_compile_arguments(model: keras.Model) -> dict[str, Any]:
 def get_asked_jit(model: keras.Model) -> bool | None:
     """Return ``jit_compile`` as the author has given it to a model's `compile`; None if it was not given.
 
-    Call this for models that were made within `keras_private.marking_unasked_jit`.
+    Call this for models that were made within `keras_private.marking_unasked_jit`; "auto" then counts as not given.
+    Raises AttributeError if the model was never compiled.
     """
     asked = keras_private.compile_arguments(model).get("jit_compile")
     if asked is None or isinstance(asked, keras_private.ChosenByKeras):
@@ -341,7 +354,8 @@ def find_layers_adding_losses(
 ) -> set[int]:
     """Return the ids of the layers that call `add_loss` when the model is called with the inputs of ``batch``.
 
-    The model is called symbolically, so nothing is computed.
+    ``training`` is passed to the model, which is called symbolically, so that nothing is computed. The losses are not
+    added. Errors of the model are passed on.
     """
     found: set[int] = set()
     layers = _list_layers(model)
@@ -360,7 +374,8 @@ def find_layers_adding_losses(
 def get_added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
     """Return for each layer the sum of the losses that it added in the model's last call.
 
-    The keys are phrases that describe the layers. Layers that added none are left out.
+    The keys are phrases that describe the layers, such as ``'dense' (Dense, model/dense)``; the sums are float32.
+    Layers that added none are left out.
     """
     found: dict[str, list[tf.Tensor]] = {}
     for layer in _list_layers(model):
@@ -404,10 +419,10 @@ def make_symbolic(batch: Any) -> Any:
 def check_added_losses(
     model: keras.Model, batch: tuple[Any, ...], *, training: bool = True
 ) -> None:
-    """Raise Refused if neither a layer, a regularizer nor the model's own `compute_loss` gives a loss.
+    """Raise Refused if neither a layer, a regularizer of a weight nor the model's own `compute_loss` gives a loss.
 
-    Call this for a model without a compiled loss. The model is called, and the message written, for training or, with
-    ``training=False``, for validation.
+    Call this for a model without a compiled loss. The model is called symbolically, and the message written, for
+    training or, with ``training=False``, for validation. ``batch`` is (x, y, sample_weight) or a beginning of it.
     """
     own = list_overridden_methods(model, "compute_loss")
     if (
@@ -420,7 +435,8 @@ def check_added_losses(
         does, step = "train", "train_step"
     else:
         does, step = "validate", "test_step"
-    if (*batch, None)[1] is None:
+    targets = batch[1] if len(batch) > 1 else None
+    if targets is None:
         lacks = "the data has no targets, loss() gives None and no layer adds to it"
         give = "return targets (those of an autoencoder are its inputs)"
     else:

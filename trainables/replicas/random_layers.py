@@ -51,7 +51,7 @@ _here = threading.local()
 def replace_random_functions() -> None:
     """Replace random functions of Keras and TensorFlow by functions that draw the rows of a slice, once per process.
 
-    Without effect outside slices and `replacing_unseeded_draws`.
+    Outside slices and `replacing_unseeded_draws`, they draw as before. Further calls do nothing.
     """
     install_draws()
     _replace(keras_private.random_module, keras_private.DRAW_SEED, _choose_seed)
@@ -77,7 +77,7 @@ def replacing_unseeded_draws() -> Iterator[ModelBuilding]:
 
     To be used while a trial's model is built, after Python's generator was seeded; Keras would use a generator that
     lives as long as the process. The yielded object tells whether `keras.random` drew numbers other than initial
-    values.
+    values. Calls `replace_random_functions`, which stays in effect. Such blocks in one thread must not be nested.
     """
     replace_random_functions()
     _here.making = making = ModelBuilding()
@@ -88,7 +88,7 @@ def replacing_unseeded_draws() -> Iterator[ModelBuilding]:
 
 
 def list_generators(networks: Sequence[keras.Layer]) -> list[Any]:
-    """Return the seed generators of all layers of ``networks``, each once."""
+    """Return the seed generators of all layers of ``networks``, also of layers within layers, each once."""
     found = []
     for network in networks:
         for layer in keras_private.flatten_layers(network):
@@ -98,9 +98,10 @@ def list_generators(networks: Sequence[keras.Layer]) -> list[Any]:
 
 @contextmanager
 def providing_states(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
-    """Make draws in code that XLA compiles use ``seeds`` inside the block, the states of seed generators by their ids.
+    """Make draws in code that XLA compiles use ``seeds`` inside the block, in this thread.
 
-    Such code cannot read the states from the host's memory.
+    ``seeds`` has the states of seed generators by the ids of the generators. Code that XLA compiles cannot read the
+    states from the host's memory.
     """
     before = getattr(_here, "seeds", None)
     _here.seeds = seeds
@@ -117,15 +118,16 @@ def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
         return
     signature = inspect.signature(original)
 
+    # Calls `inside`(slice or None, original, arguments by name) in a slice that draws, and while a model is built.
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         cut = slices.get_current_slice()
-        within = cut is not None and cut.draws is not None
-        if not within and getattr(_here, "making", None) is None:
+        if cut is not None and cut.draws is None:
+            cut = None  # a slice without random draws
+        is_building_model = getattr(_here, "making", None) is not None
+        if cut is None and not is_building_model:
             return original(*args, **kwargs)
-        return inside(
-            cut if within else None, original, dict(signature.bind(*args, **kwargs).arguments)
-        )
+        return inside(cut, original, dict(signature.bind(*args, **kwargs).arguments))
 
     setattr(module, name, function)
 
@@ -133,8 +135,11 @@ def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
 def _choose_seed(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Return the seed with which `keras.random` draws: from the given seed or, if that is None, from the trial.
 
-    Replaces Keras's ``draw_seed`` (``original``). Inside a slice, a generator's seed depends on `Slice.seeds`. Without
-    a slice, a draw that becomes a constant of the graph is recorded.
+    Replaces Keras's ``draw_seed`` (``original``); ``arguments`` has its ``seed``: None, a number or a generator. Inside
+    a slice, None gives a key of the update, and a generator's seed depends on `Slice.seeds`. Without a slice, while a
+    model is built, None gives a number of Python's `random`, and a draw that becomes a constant of the graph is
+    recorded in the `ModelBuilding`. Raises NotPerExample or CannotCompile as `_refuse_loops` does; in code for XLA,
+    also CannotCompile for a generator that belongs to no layer.
     """
     seed = arguments["seed"]
     if cut is None or cut.draws is None:
@@ -157,12 +162,14 @@ def _draw_counted_seed(
     cut: Slice, draws: Draws, generator: keras.random.SeedGenerator
 ) -> tf.Tensor:
     _refuse_loops(cut)
+    # the generator's state before this batch
     if is_compiling():
-        begun = (getattr(_here, "seeds", None) or {}).get(id(generator))
+        begun = (getattr(_here, "seeds", None) or {}).get(id(generator))  # see `providing_states`
     else:
         begun = generator.state.value
     if begun is None:
         raise CannotCompile("a keras.random.SeedGenerator belongs to no layer of the model")
+    # Counts how often each generator has drawn in this batch, by which it is advanced when the batch is done.
     _, times = draws.seeds.get(id(generator), (None, 0))
     draws.seeds[id(generator)] = generator, times + 1
     # A state is [seed, number of draws]; add those that this batch has made without changing the generator.
@@ -172,7 +179,8 @@ def _draw_counted_seed(
 def _refuse_loops(cut: Slice) -> None:
     """Raise NotPerExample inside a loop, where each iteration would draw the same numbers.
 
-    While code is traced for XLA (`is_compiling`), raises CannotCompile instead.
+    While code is traced for XLA (`is_compiling`), raises CannotCompile instead. Only loops within the computation of
+    the slice ``cut`` count, not one around it.
     """
     graph = tf.compat.v1.get_default_graph()
     # from the innermost function out to the slice's graph
@@ -192,7 +200,8 @@ def _apply_dropout(
 ) -> Any:
     """Return the inputs after dropout, as Keras computes it; the rate may be a `LiveNumber`, which each trial sets.
 
-    A live rate of 1 or more gives zeros.
+    With a plain rate, Keras's own function ``original`` is called; ``arguments`` are those of it, and the slice ``cut``
+    has no effect. A live rate of 1 or more gives zeros.
     """
     inputs = arguments["inputs"]
     rate = arguments["rate"]
@@ -223,7 +232,9 @@ def _draw_stateless(
 ) -> Any:
     """Call the kernel ``stateless`` in place of ``original``, which has a state of its own that no seed can set.
 
-    Raises NotPerExample in one of several parts of a batch, if the kernel does not draw per example.
+    It gets the ``arguments`` of ``original`` without seeds and name, and a key: of the update in the slice ``cut``, or
+    drawn from Python's `random` without one. Raises NotPerExample in one of several parts of a batch, if the kernel
+    does not draw per example.
     """
     arguments = {k: v for k, v in arguments.items() if k not in ("seed", "seed2", "name")}
     if cut is None or cut.draws is None:

@@ -36,11 +36,12 @@ def finish_before_updates(optimizer: keras.optimizers.Optimizer) -> None:
     Recomputation reads weights in the backward pass. TensorFlow 2.21 orders these reads before the update when it
     traces, but its graph optimisation loses the order: it drops the control edge in favour of a path through the
     `IdentityN` of `tf.recompute_grad`, and then splits the `IdentityN`. Occasionally, an earlier layer's gradient was
-    computed with the new weights of a later one.
+    computed with the new weights of a later one. This replaces `apply` on the optimizer.
     """
     apply = optimizer.apply
 
     def apply_all(gradients: list[tf.Tensor], trainable_variables: Any = None) -> None:
+        # copies of the gradients, each of which waits for all of them
         copies: list[Any] = []
         with tf.control_dependencies([g for g in gradients if g is not None]):
             for gradient in gradients:
@@ -60,7 +61,7 @@ def _is_pure(layer: keras.layers.Layer) -> bool:
 
 def _call_recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     leaves = tf.nest.flatten((args, kwargs))
-    # Kept for the backward pass, which runs outside of the layer's autocast scope.
+    # The type to which the layer casts its weights. Kept for the backward pass, which runs outside of this scope.
     precision = getattr(keras_private.get_autocast_scope(), "dtype", None)
     tensors = [leaf for leaf in leaves if tf.is_tensor(leaf)]
     if not tensors:  # Keras infers shapes with placeholders

@@ -6,6 +6,7 @@ them from this module.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -78,11 +79,17 @@ class ShardedEmbedding(keras.layers.Layer):
 
     @property
     def shards(self) -> tuple[Shard, ...]:
-        """The parts of the table in the order of their rows, one per server; empty without parameter servers."""
+        """The parts of the table in the order of their rows, one for each server that has rows.
+
+        It is empty without parameter servers, and before `build`.
+        """
         return self._shards
 
     def build(self, input_shape: Any) -> None:
-        """Create the weight ``embeddings``, or a shard of its rows on each parameter server if there are any."""
+        """Create the weight ``embeddings``, or a shard of its rows on each parameter server if there are any.
+
+        Shards are no weights of the layer, which has them in `shards`. ``input_shape`` has no effect.
+        """
         if in_scope_of_servers():
             shards = tuple(self.make_shard(device, *rows) for device, rows in self._divide_rows())
             object.__setattr__(self, "_shards", shards)
@@ -126,12 +133,13 @@ class ShardedEmbedding(keras.layers.Layer):
         """Yield (device, (first row, row after the last one)) for each server that gets rows.
 
         The parts are in order and equal, except that the first ones have one more row if the rows do not divide evenly,
-        as `tf.nn.embedding_lookup` expects.
+        as `tf.nn.embedding_lookup` expects. With fewer rows than servers, the last servers get none.
         """
         devices = parameter_server.list_server_devices()
+        least, rest = divmod(self.input_dim, len(devices))
         start = 0
         for number, device in enumerate(devices):
-            count = self.input_dim // len(devices) + (number < self.input_dim % len(devices))
+            count = least + 1 if number < rest else least
             if count:
                 yield device, (start, start + count)
             start += count
@@ -139,10 +147,11 @@ class ShardedEmbedding(keras.layers.Layer):
     def make_shard(self, device: str, start: int, stop: int) -> Shard:
         """Create a variable on ``device`` for the table's rows from ``start`` to before ``stop``, and initialize it.
 
-        The rows have the same initial values in a single table.
+        The rows have the same initial values in a single table. Returns the variable as a `Shard`; it is not added to
+        `shards`.
         """
 
-        def begin() -> tf.Tensor:
+        def begin() -> tf.Tensor:  # replaced below, block by block
             return tf.zeros((stop - start, self.output_dim))
 
         # optimizers exempt variables from decay by name, so it must be the same as elsewhere
@@ -151,7 +160,7 @@ class ShardedEmbedding(keras.layers.Layer):
                 device, begin, trainable=self.trainable, name=TABLE
             )
         with tf.device(device):  # draw on the server
-            for block in range(start // BLOCK, -(-stop // BLOCK)):
+            for block in range(start // BLOCK, math.ceil(stop / BLOCK)):  # all that have rows of the shard
                 first = max(start, block * BLOCK)
                 last = min(stop, (block + 1) * BLOCK)
                 offset = block * BLOCK
@@ -161,11 +170,12 @@ class ShardedEmbedding(keras.layers.Layer):
 
     def _whole(self, shape: Any, dtype: Any = None) -> tf.Tensor:
         blocks = []
-        for number in range(-(-self.input_dim // BLOCK)):
+        for number in range(math.ceil(self.input_dim / BLOCK)):
             blocks.append(self._block(number))
-        return tf.concat(blocks, 0)[: self.input_dim]
+        return tf.concat(blocks, 0)[: self.input_dim]  # the last block may have more rows than are needed
 
     def _block(self, number: int) -> tf.Tensor:
+        # A copy of the initializer draws the block; if it draws at random, with a seed of the block.
         kind = type(self.embeddings_initializer)
         config = self.embeddings_initializer.get_config()
         if isinstance(self.embeddings_initializer, _DRAWN):

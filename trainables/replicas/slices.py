@@ -69,7 +69,7 @@ class Slice:
 
     @classmethod
     def whole(cls, size: tf.Tensor, seeds: Seeds = "counted") -> Slice:
-        """Return the slice that is the whole batch of ``size`` examples.
+        """Return the slice that is the whole batch of ``size`` examples, without random draws until `draw` is called.
 
         ``seeds`` names the source of the seeds of its draws, see `Seeds`.
         """
@@ -84,7 +84,7 @@ class Slice:
 
     @property
     def share(self) -> tf.Tensor:
-        """The fraction of the global batch's examples that are in this slice."""
+        """The fraction of the global batch's examples that are in this slice, as float32; 0 if a row stands in."""
         return tf.cast(self.count, tf.float32) / tf.cast(self.size, tf.float32)
 
     def share_of(self, mean: Any) -> tf.Tensor:
@@ -109,8 +109,9 @@ class Slice:
     def total(self, name: str, count: tf.Tensor) -> tf.Tensor:
         """Record ``count`` as this slice's count under ``name``, and return its sum over the global batch.
 
-        The sum is taken from `totals` if they were counted beforehand; otherwise, counts are summed over replicas. A
-        row that stands in for an empty slice counts as 0.
+        The sum is taken from `totals` if they were counted beforehand (KeyError if ``name`` was not); otherwise, counts
+        are summed over replicas, but not over micro-batches. A row that stands in for an empty slice counts as 0. No
+        gradient flows through the counts.
         """
         if self.real is None:
             own = count
@@ -125,7 +126,8 @@ class Slice:
 def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
     """Return part number ``part``, from 0, of a batch of ``size`` examples that is cut into ``parts`` parts.
 
-    The sizes of the parts differ by at most one. An empty part gets one row of the batch and is not ``real``.
+    The sizes of the parts differ by at most one. An empty part gets one row of the batch, which stands in, and is not
+    ``real``.
     """
     if parts == 1:
         return Slice.whole(size)
@@ -150,7 +152,8 @@ def cut_for_replica(size: tf.Tensor, micro_batches: int) -> list[Slice]:
 def entering(piece: Slice) -> Iterator[Slice]:
     """Make ``piece`` the current slice of this thread inside the block, so that losses and random draws follow it.
 
-    Random draws follow it only if `Slice.draw` was called before the block.
+    Random draws follow it only if `Slice.draw` was called before the block. Sets `Slice.graph` to the present graph.
+    Yields ``piece``; afterwards, the previous slice, if any, is the current one again.
     """
     before = get_current_slice()
     piece.graph = tf.compat.v1.get_default_graph()
@@ -163,16 +166,18 @@ def entering(piece: Slice) -> Iterator[Slice]:
 
 
 def _find_drawn_rows(piece: Slice) -> DrawnRows | None:
-    """Return the rows of the batch for which a slice draws random numbers; None for all rows, or without draws."""
+    """Return the rows of the batch for which a slice draws random numbers; None for all rows, or without draws.
+
+    They are those of the slice or, if its draws are for certain rows only, the rows `Draws.places`.
+    """
     draws = piece.draws
-    # the same tensor: made by `Slice.whole`
-    if draws is None or (draws.places is None and piece.stop is piece.size):
+    if draws is None:
         return None
-    if draws.places is None:
-        count = piece.stop - piece.start
-    else:
-        count = tf.size(draws.places)
-    return DrawnRows(piece.size, piece.start, count, draws.places)
+    if draws.places is not None:
+        return DrawnRows(piece.size, piece.start, tf.size(draws.places), draws.places)
+    if piece.stop is piece.size:  # the same tensor: made by `Slice.whole`
+        return None
+    return DrawnRows(piece.size, piece.start, piece.stop - piece.start)
 
 
 def get_current_slice() -> Slice | None:
