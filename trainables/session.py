@@ -70,7 +70,7 @@ TIMED_EPOCHS = 10
 
 
 class SuspendedTrial(NamedTuple):
-    """A suspended trial, with its setting, its phases and the author's memory.
+    """A suspended trial, with its setting, the epochs of its phases and the author's memory.
 
     The values of its program's variables are not included.
     """
@@ -82,10 +82,10 @@ class SuspendedTrial(NamedTuple):
 
 
 def _set_lengths(hp: Hyperparameters, assignment: Assignment, per_epoch: int | None = None) -> None:
-    """Set the hyperparameters ``epochs`` and ``updates`` to the trial's numbers of epochs and updates.
+    """Make the trial's numbers of epochs and updates readable as ``hp.epochs`` and ``hp.updates``.
 
-    ``updates`` is only set if ``per_epoch``, the number of updates in an epoch, is given. The values are None if the
-    trial is limited by minutes and not by a number of epochs.
+    ``updates`` is only set if ``per_epoch``, the number of updates in an epoch, is given. If the trial is limited by
+    minutes and not by a number of epochs, both count as unknown, and reading them is an error that says so.
     """
     lengths: dict[str, int | None] = {"epochs": assignment.epochs}
     if per_epoch is not None:
@@ -107,7 +107,8 @@ class TrialSession(RankJoining):
         self._programs = Programs()
         self.data = AuthorData(OWN)
         """The data of the trials."""
-        self._trials = author_globals.TrialSnapshot(OWN)
+        # what the author's code had before a trial, to which it is set back afterwards
+        self._snapshot = author_globals.TrialSnapshot(OWN)
         # what hooks and callbacks of the present trial have changed
         self._hook_changes: author_globals.HookChanges | None = None
         self._number: int | None = None  # of the present trial; None while a program is made
@@ -138,7 +139,7 @@ class TrialSession(RankJoining):
 
     @property
     def number(self) -> int:
-        """The number of the present trial.
+        """The number of the present trial; that it was read is recorded.
 
         Raises RuntimeError while data, a model or a step is made or traced, because other trials will also use the
         results.
@@ -187,7 +188,7 @@ class TrialSession(RankJoining):
         stopwatch.lap("start")
         with global_settings.trial_settings(dtype, trains=assignment.trains):
             train, validation = self.data.load_splits(self._author, hp, placement, assignment)
-        self._trials.begin(self._author, self.data.loaded, trains=assignment.trains)
+        self._snapshot.begin(self._author, self.data.loaded, trains=assignment.trains)
         stopwatch.lap("data")
         told: Reads = {}  # hyperparameters that `phases` and `callbacks` read
         with hp.recording(told):
@@ -209,18 +210,20 @@ class TrialSession(RankJoining):
     def _enter(self, span: Span) -> ReadyTrial:
         """Build or reset the program for one phase of the present trial, and return the trial with initial weights.
 
-        The caller assigns the weights of the previous phase, and makes the result the present trial.
+        ``span`` has the epochs of the phase and its changes of hyperparameters. The caller assigns the weights of the
+        previous phase, and makes the result the present trial. Raises Refused if nothing reads a hyperparameter that
+        the phase changes, and the errors of `begin` that concern the program.
         """
         setting = self._setting
         assignment, placement = setting.assignment, setting.placement
         stopwatch, train = setting.stopwatch, setting.train
         stopwatch.begin()
         hp = setting.hp
-        # Look up `live` at each call: it is replaced when a program is built or used again.
+        # For `hp.live()`. Looks up the author's `live` at each call: it is replaced with each program.
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
         self._hp = hp = hp.with_changes(span.changes)
         batch_size = global_batch_size(hp, placement, train)
-        # by earlier phases, whose times the stopwatch adds up
+        # in earlier phases, whose times the stopwatch adds up
         compiled_before_s = stopwatch.laps.get("compile", 0.0)
         per_epoch = Walk.of(hp, train, batch_size, assignment.seed).per_epoch
         _set_lengths(hp, assignment, per_epoch)
@@ -233,7 +236,7 @@ class TrialSession(RankJoining):
             garbage.collecting_later(),
         ):
             self._number = None  # other trials may use the program as well
-            initializers.seed_initializers(self._trials.list_objects(), assignment.seed)
+            initializers.seed_initializers(self._snapshot.list_objects(), assignment.seed)
             structure, program = self._prepare(hp, batch_size)
         self._number = assignment.trial
         stopwatch.lap("build")
@@ -244,6 +247,7 @@ class TrialSession(RankJoining):
             schedule = self._author.schedule(hp)
             peak = highest_rate(hp, batch_size, structure, program)
             ranks = assignment.devices.ranks
+            # which part of each batch this process loads; None: the whole batch
             of_training, of_validation = program.shares(0 if ranks is None else ranks.rank)
             walk = Walk.of(hp, train, batch_size, assignment.seed, of_training)
             held_out = HeldOut.of(
@@ -286,8 +290,9 @@ class TrialSession(RankJoining):
     def _prepare_hooks(self, trial: ReadyTrial) -> None:
         """Pass the model, the number of epochs and that of updates in an epoch to the author's callbacks.
 
-        The number of epochs is None if only minutes limit the trial. Also starts to record what hooks and callbacks
-        change in the author's modules. Raises Refused if the phase changes a hyperparameter that nothing reads.
+        The number of epochs is None if only minutes limit the trial. If there are hooks or callbacks, also begins to
+        record what they change in the author's modules, or continues to, after the first phase. Raises Refused if the
+        phase changes a hyperparameter that nothing reads and there are no hooks.
         """
         assignment, callbacks, program = trial.assignment, trial.callbacks, trial.program
         if trial.hooks or callbacks:
@@ -312,7 +317,8 @@ class TrialSession(RankJoining):
     def enter_next_phase(self) -> ReadyTrial:
         """Build or reset the program of the next phase, copy weights and progress to it, and return the trial.
 
-        The result becomes the present trial. Optimizers start in their initial state.
+        The result becomes the present trial. Averages of weights are copied as well. Optimizers start in their initial
+        state.
         Raises: Refused: if the model of the next phase has weights of other names or shapes, or nothing reads a
         hyperparameter that the phase changes. IndexError: if there is no next phase.
         """
@@ -330,7 +336,8 @@ class TrialSession(RankJoining):
         """Train epoch by epoch, through all phases, and call ``report`` after each epoch.
 
         Returns when the trial is finished (by its epochs, minutes or patience). Also returns when ``report`` returns
-        False; a further call then continues the trial.
+        False; a further call then continues the trial. Which values of the author's modules the trial has changed is
+        recorded once it is finished, to undo them later.
         Raises: Diverged: if a loss, a gradient or a weight becomes NaN or infinite. Stopped: if the author's code has
         ended the trial. Refused: if the next phase does not fit.
         """
@@ -353,7 +360,8 @@ class TrialSession(RankJoining):
     def save(self, folder: Path) -> Callable[[], None]:
         """Copy the state of the trial; return a function that writes it as a checkpoint to ``folder``, from any thread.
 
-        The folder must exist. Tables on parameter servers are written before this returns.
+        The folder must exist. Tables on parameter servers are written before this returns. Raises Refused if the
+        author's ``memory`` is no dictionary of plain values.
         """
         return saving.save(
             folder, self.trial, copy_memory(self._author.memory), self.data.fingerprint
@@ -381,16 +389,23 @@ class TrialSession(RankJoining):
         return trial.epoch
 
     def facts(self) -> Facts:
-        """Return where and how the present trial runs, and why another run may give other numbers, if it may."""
+        """Return where and how the present trial runs, and why another run may give other numbers, if it may.
+
+        Of several such reasons, only the first is given.
+        """
         trial = self.trial
-        # One reason is enough: the first that there is.
-        differs = trial.program.differs or trial.walk.data.differs
         differs = (
-            differs
+            trial.program.differs
+            or trial.walk.data.differs
             or trial.lost
             or imports.explain_import_difference(trial.assignment.data_seed)
             or self_changing.describe()
         )
+        numerics = precision.describe_numerics(trial.placement) | trial.program.numerics
+        if trial.together > 1:
+            numerics |= {"fused": f"{trial.together} trials"}
+        if differs:
+            numerics |= {"differs": differs}
         return Facts(
             started=trial.stopwatch.started,
             node=socket.gethostname(),
@@ -398,10 +413,7 @@ class TrialSession(RankJoining):
             strategy=trial.placement.name,
             num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
-            numerics=precision.describe_numerics(trial.placement)
-            | trial.program.numerics
-            | ({"fused": f"{trial.together} trials"} if trial.together > 1 else {})
-            | ({"differs": differs} if differs else {}),
+            numerics=numerics,
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self.data.fingerprint,
@@ -467,10 +479,10 @@ class TrialSession(RankJoining):
         )
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
-        """Train one update at each of ``rates`` and yield the loss before each update, for `plan --find-lr`.
+        """Train one update at each of ``rates`` and yield the loss of its batch before it, for `plan --find-lr`.
 
-        Ends after the first loss that is not finite. The trial cannot be used afterwards. Raises Refused, at the first
-        step of the iterator, if the loop does not set the learning rate.
+        Ends after the first loss that is not finite, which is NaN. The trial cannot be used afterwards. Raises Refused,
+        at the first step of the iterator, if the loop does not set the learning rate.
         """
         trial = self.trial
         if not trial.program.kept or trial.peak is None or trial.program.sets_no_rate:
@@ -491,7 +503,9 @@ class TrialSession(RankJoining):
         epochs = self.trial.assignment.epochs
         if not self.trial.assignment.counts_epochs:
             epochs = self._spans[-1].first + TIMED_EPOCHS
-        for span in (span for span in self._spans if span.first < epochs):
+        for span in self._spans:
+            if span.first >= epochs:
+                continue
             if span.number:  # `begin` has entered the first one
                 self._trial = self._enter(span)
                 self._trial.epoch = span.first
@@ -514,15 +528,17 @@ class TrialSession(RankJoining):
     def trained_model(self) -> keras.Model:
         """Return a new model, made by the author's `model`, with the weights that the trial is validated with.
 
-        If the trial averages weights, the averages are used. A frozen model of `features` is put in front.
+        If the trial averages weights, the averages are used. A frozen model of `features` is put in front, for which
+        `data` may run once more. Raises NotExportable if the new model cannot take over the weights.
         """
         return self._plain().model
 
     def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
         """Write the model into ``folder`` in each of ``formats``: ``keras``, ``saved_model`` or ``onnx``.
 
-        A fresh process then checks the predictions of the files. Raises NotExportable if a format is not available, if
-        the model cannot be written, or if a file predicts something else.
+        A fresh process then checks the predictions of the files; those of a model that draws random numbers cannot be
+        checked. Raises NotExportable if a format is not available, if the model cannot be built again or written, or if
+        a file predicts something else.
         """
         trial = self.trial
         features.check_exportable(trial, formats)
@@ -561,7 +577,7 @@ class TrialSession(RankJoining):
             global_settings.trial_settings(trial.dtype, trains=False),
         ):
             try:
-                initializers.seed_initializers(self._trials.list_objects(), trial.assignment.seed)
+                initializers.seed_initializers(self._snapshot.list_objects(), trial.assignment.seed)
                 with author_globals.making_model(author):
                     plain = features.rebuild_model(author, trial)
                 return features.add_features(author, trial, plain, self.data)
@@ -569,10 +585,11 @@ class TrialSession(RankJoining):
                 author.live = live
 
     def _prepare(self, hp: Hyperparameters, batch_size: int) -> tuple[Structure, Program]:
-        """Return the structure of the present trial, and a program for it in its initial state.
+        """Return (structure of the present trial, a program for it in its initial state).
 
         A kept program is used if one fits; otherwise a program is built, and kept for later trials if its `kept` is
-        True. The author's attributes and ``live`` are then those of the program. Call this inside the strategy's scope.
+        True. ``hp`` are the hyperparameters with the changes of the present phase. The author's attributes and ``live``
+        are afterwards those of the program. Call this inside the strategy's scope.
         """
         # Not the setting's hyperparameters, which lack the changes of this phase, and not its reads.
         assignment, _, placement, dtype, train, validation, stopwatch, _, callbacks = self._setting
@@ -674,7 +691,7 @@ class TrialSession(RankJoining):
     def _reuse_program(
         self, key: Structure, hp: Hyperparameters, seed: int
     ) -> tuple[Structure, Program] | None:
-        """Return a kept program that fits ``key``, in its initial state, with its structure; None if none can be used.
+        """Return (structure, kept program in its initial state) that fits ``key``; None if none can be used.
 
         Its live numbers are set to ``hp``, and the author's attributes and modules get the values that making the
         program gave them. A program that fits but cannot begin with this seed is dropped.
@@ -709,8 +726,9 @@ class TrialSession(RankJoining):
         """Give a kept program the initial values for ``seed``; return False if a new program is needed instead.
 
         `reset_changed_state` has already reset the program to the start of its first trial. With another seed, the
-        author's methods are called again and the program takes over their initial values. A new program is needed if
-        these methods have drawn numbers, which may be constants of the graph, or if `Program.begin_as` returns False.
+        author's methods are called again and the program takes over their initial values; this replaces the author's
+        attributes. A new program is needed if these methods drew numbers when the program was built, which may be
+        constants of the graph, or if `Program.begin_as` returns False.
         """
         if program.parts.record.seed == seed:
             return True

@@ -82,7 +82,8 @@ def seed_tensorflow(seed: int, *, empty_cache: bool) -> Iterator[Callable[[], bo
     """Seed `tf.random` inside the block as `tf.random.set_seed` does, and restore what was before.
 
     Empties the cache of kernels only with ``empty_cache``. Yields a function that returns whether any code has drawn
-    with the seed or set another one.
+    with the seed or set another one; draws from the global `tf.random.Generator`, which is seeded as well, do not
+    count.
     """
     eager = eager_context()
     kept = (eager._seed, getattr(eager, "_rng", None))  # without a seed, there is no `_rng` yet
@@ -106,7 +107,10 @@ def seed_tensorflow(seed: int, *, empty_cache: bool) -> Iterator[Callable[[], bo
 
 
 def call_before_start(function: Callable[[], None]) -> None:
-    """Make TensorFlow call ``function`` once before it initializes its devices; do nothing if they are initialized."""
+    """Make TensorFlow call ``function`` once before it initializes its devices; do nothing if they are initialized.
+
+    Until then, this replaces a method of TensorFlow's context; a second call adds its function before the first one.
+    """
     original = _context.Context.ensure_initialized
 
     def ensure_initialized(self: Any) -> None:

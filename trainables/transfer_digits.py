@@ -76,10 +76,10 @@ def pretrained() -> tuple[list[Any], ...]:
 
 
 def _place_digits(classes: range, copies: int) -> tuple[Any, Any]:
-    """Return each image of these classes at random places of a 10 x 10 canvas, and its class counted from 0.
+    """Return (images at random places of 10 x 10 canvases, their classes as int32) of the digits in ``classes``.
 
-    Each image is placed ``copies`` times, at the same places at each call. The canvases are flattened, and their pixels
-    are from 0 to 1.
+    Each image is placed ``copies`` times, on a canvas of its own, and at the same places at each call. The canvases are
+    flattened, and their pixels are from 0 to 1. The first of ``classes`` counts as 0.
     """
     x, y = load_digits(return_X_y=True)
     chosen = np.tile(np.flatnonzero(np.isin(y, classes)), copies)

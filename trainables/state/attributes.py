@@ -31,7 +31,10 @@ __all__ = [
 
 
 def get_author_attributes(author: object, own: frozenset[str]) -> dict[str, object]:
-    """Return the attributes of a trainable by name, except those named in ``own``, which sweep itself sets."""
+    """Return the attributes of a trainable by name, except those named in ``own``, which sweep itself sets.
+
+    Only attributes of the object itself count, not those of its class.
+    """
     attributes = {}
     for name, value in vars(author).items():
         if name not in own:
@@ -88,8 +91,9 @@ def digest_layer_attributes(networks: Sequence[Any]) -> Digests:
 
     ``networks`` are the model, whose own attributes are called ``model.name``, and further networks. These attributes
     are left out: ``history``, names that begin with an underscore, and names that any method of the layers other than
-    `__init__` sets, such as ``stop_training``. Plain values are compared by value, and all others by identity.
-    Containers are also compared by length, unless a method of a layer reads the attribute, as it may change them.
+    `__init__` sets, such as ``stop_training``. Plain values are compared by type and value, and all others by identity.
+    Lists, dictionaries and sets are also compared by length, unless a method of any layer reads an attribute of this
+    name, as it may change them.
     """
     layers: list[tuple[Any, str]] = []
     for network in networks:
@@ -114,7 +118,8 @@ def digest_layer_attributes(networks: Sequence[Any]) -> Digests:
 def _digest_attribute(value: object, *, may_change: bool) -> object:
     """Return a digest of an attribute of a layer: of its value if it is plain, or else of its identity.
 
-    That of a container has its length, too, unless the layer itself may change it.
+    Plain are None and exactly the types bool, int, float and str. The digest of a list, dictionary or set has its
+    length, too, unless ``may_change`` says that the layer itself may change it.
     """
     if type(value) in (type(None), bool, int, str):
         return type(value), value
@@ -134,7 +139,10 @@ class _AttributeNames(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def _list_attribute_names(kind: type) -> _AttributeNames:
-    """Return the names of the attributes, of any object, that methods of a class and its bases set and read."""
+    """Return the names of the attributes, of any object, that methods of a class and its bases set and read.
+
+    Methods named `__init__` do not count. The result is cached by class.
+    """
     stored, loaded = set[str](), set[str]()
     for base in kind.__bases__:
         of_base = _list_attribute_names(base)
@@ -150,7 +158,11 @@ def _list_attribute_names(kind: type) -> _AttributeNames:
 
 
 def _list_code(kind: type) -> list[types.CodeType]:
-    """Return the code of a class's own methods and properties, and of functions within them; not of `__init__`."""
+    """Return the code of a class's own methods and properties, and of functions within them; not of `__init__`.
+
+    Inherited methods are left out, and methods that are not written in Python. A decorated method counts as what it
+    wraps.
+    """
     functions: list[Any] = []
     for name, member in vars(kind).items():
         if isinstance(member, property):

@@ -60,7 +60,10 @@ class AuthorSurroundings:
         return frozenset(name.removeprefix("self.") for name in self._names_left)
 
     def compute_digests(self, author: object) -> Digests:
-        """Return digests, by full name, of the present values of all names that `data` has set; {} if there is none."""
+        """Return digests, by full name, of the present values of all names that `data` has set; {} if there is none.
+
+        Names without a present value are left out.
+        """
         names = self.names_left(author)
         if not names:
             return {}
@@ -70,9 +73,9 @@ class AuthorSurroundings:
     def running_data(self, author: object) -> Iterator[Callable[[], set[str]]]:
         """Undo the changes of earlier runs of `data` before it runs inside the block, and record its own changes.
 
-        Names that cannot be restored are added to `trials.resisting`.
-        Yields a function that returns the full names that all runs of `data` have set so far. Random generators are not
-        among them, because they are set back. Changes by the present model are undone inside the block.
+        Names that cannot be restored are added to `trials.resisting`. Changes by the present model are undone inside
+        the block. Yields a function that returns the full names that all runs of `data` have set so far, and rewinds
+        random generators that this run has drawn from; these are not among the names, nor is what changes by itself.
         Raises: NotPutBack: after the block, or from the function, if a value that was changed in place is too large to
         be restored.
         """
@@ -84,7 +87,7 @@ class AuthorSurroundings:
                 trials.resisting.update(recorded.restore(some, self.names_left(author)))
             before = compute_digests(spaces)
 
-            # What importing a module sets in it is no change by `data`.
+            # Called after each import in the block: what importing a module sets in it is no change by `data`.
             def record_imported(imported: list[Namespace]) -> None:
                 _modules.record(imported)
                 before.update(compute_digests(imported))
@@ -95,6 +98,7 @@ class AuthorSurroundings:
                 names = self_changing.remove_from(changed, present)
                 for recorded, some in self._with_records(present):
                     names -= recorded.rewind_generators(some, names)
+                # `self.` names belong to this trainable, all others to the modules, for all trainables of the class.
                 on_object = set()
                 for name in names:
                     if name.startswith("self."):
@@ -118,7 +122,10 @@ class AuthorSurroundings:
     def _with_records(
         self, spaces: list[Namespace]
     ) -> list[tuple[RecordedValues, list[Namespace]]]:
-        """Return the records of original values with their namespaces: one for the trainable, one for all others."""
+        """Return pairs (record of original values, its namespaces): one for the trainable, one for all others.
+
+        ``spaces`` has the trainable's namespace first.
+        """
         return [(self._object, spaces[:1]), (_modules, spaces[1:])]
 
 
@@ -131,6 +138,7 @@ class ModelChanges:
     """The values that making one model has set in the author's modules, in process settings and as working folder."""
 
     def __init__(self) -> None:
+        # namespace, name in it, and a function that returns the value with the content that it had
         self._values: list[tuple[Namespace, str, Callable[[], Any]]] = []
         self.settings: settings.Values = {}  # the changed settings of this process
         self.folder: Path | None = None  # the new working folder; None if it has not changed
@@ -138,7 +146,11 @@ class ModelChanges:
     def add(
         self, recorded: RecordedValues, spaces: Sequence[Namespace], names: Container[str]
     ) -> None:
-        """Add copies, made by ``recorded``, of the present values in ``spaces`` whose full names are in ``names``."""
+        """Add the present values in ``spaces`` whose full names are in ``names``, to be set again by `redo`.
+
+        Of values that ``recorded`` has from before, and that were changed in place, the content is copied, see
+        `RecordedValues.copy_content`. Names without a value are left out.
+        """
         for namespace in spaces:
             for name, value in namespace.get_values().items():
                 if f"{namespace.name}.{name}" in names:
@@ -150,13 +162,13 @@ class ModelChanges:
         """Undo the changes of the last model in modules, and apply those recorded in this object.
 
         The recorded changes concern modules, settings and the working folder, which stays if the recorded one is gone.
-        Those in modules then count as changes of the last model.
+        Those in modules then count as changes of the last model. Settings that cannot be set stay, without an error.
         """
         undo_model_changes()
         settings.apply_settings(self.settings)
         if self.folder is not None and self.folder.is_dir():
             os.chdir(self.folder)
-        # each once
+        # the namespaces, each once
         spaces = [*{namespace.name: namespace for namespace, *_ in self._values}.values()]
         names = set()
         for namespace, name, _ in self._values:
@@ -184,7 +196,10 @@ def undo_model_changes() -> None:
 
 @contextmanager
 def without_model_changes() -> Iterator[None]:
-    """Undo the changes that making the present model has made to modules inside the block, and redo them afterwards."""
+    """Undo the changes that making the present model has made to modules inside the block, and redo them afterwards.
+
+    Changes by a model that is made inside the block are undone before that. Settings and the working folder stay.
+    """
     changes = ModelChanges()
     for recorded, spaces, names in _model_changes:
         changes.add(recorded, spaces, names)
@@ -199,9 +214,9 @@ def without_model_changes() -> Iterator[None]:
 def making_model(author: object) -> Iterator[ModelChanges]:
     """Undo the changes of the last model before a model is made inside the block, and record the changes of this one.
 
-    Yields the changes that the block makes to modules, settings and working folder, complete after the block. Changes
-    in modules are not undone until a model is made again or another trial begins, because hooks of this trial may read
-    them.
+    Yields the changes that the block makes to modules, settings and working folder, complete after the block, also if
+    the block fails. Changes in modules are not undone until a model is made again or another trial begins, because
+    hooks of this trial may read them. Random generators of the author's are rewound after the block.
     Raises: NotPutBack: after the block, if a value that was changed in place is too large to be restored.
     """
     undo_model_changes()
@@ -329,8 +344,8 @@ class HookChanges:
 
     def __init__(self, author: object) -> None:
         self._author = author
-        self._digests = self._compute_digests()
-        # each with its digest when it was first seen
+        self._digests = self._compute_digests()  # as the trial began
+        # by the id of a result in a function's cache: the result, and its digest when it was first seen
         self._cached_results: dict[int, tuple[object, object]] = {}
         self._find_changed_caches()  # called to store the digests of the present results
         self._settings = imports.adopt_library_settings(settings.SavedSettings())
@@ -345,8 +360,9 @@ class HookChanges:
     def state(self) -> dict[str, Any]:
         """Return the changes for a checkpoint, as JSON.
 
-        ``values``, ``generators`` (of NumPy) and ``settings`` hold values by full name; ``lost`` is a sorted list of
-        the names of changed values that the checkpoint cannot hold.
+        ``values``, ``generators`` (states of NumPy's) and ``settings`` hold values by full name; ``lost`` is a sorted
+        list of the names of changed values that the checkpoint cannot hold, also of deleted ones. Names whose values
+        change by themselves are left out.
         """
         spaces = modules.find_namespaces(self._author)
         changed = find_changed_names(self._digests, self._compute_digests())
@@ -381,7 +397,8 @@ class HookChanges:
     def restore(self, state: Mapping[str, Any]) -> str:
         """Apply the changes in ``state``, which `state` returned.
 
-        Returns a line for users about changed values that ``state`` lacks, or "" if it lacks none.
+        Values of namespaces that are gone are left out. Existing lists and dictionaries are changed in place. Returns a
+        line for users that names up to three changed values that ``state`` lacks, or "" if it lacks none.
         """
         for namespace in modules.find_namespaces(self._author):
             for full, value in state["values"].items():
@@ -399,9 +416,9 @@ class HookChanges:
         return f"{lost}, changed by hooks or callbacks, is no plain value, and a resumed trial is without it"
 
     def _find_changed_caches(self) -> set[str]:
-        """Return the names of functions with a cache in which a result has changed since it was first seen here.
+        """Return the full names of functions with a cache in which a result has changed since it was first seen here.
 
-        Results that were added are no changes: a resumed trial computes them again.
+        Results that were added are no changes: a resumed trial computes them again. They are stored as first seen now.
         """
         changed = set()
         for full, value in self._get_values().items():
@@ -454,7 +471,11 @@ _SINGLE = (bool, int, float, str)
 
 
 def _is_json_value(value: object) -> bool:
-    """Return whether a value survives a round trip through JSON."""
+    """Return whether a value survives a round trip through JSON.
+
+    That is so for None, bool, int, float and str, and for lists of such values and dictionaries of them with texts as
+    keys. Subclasses of these types do not count.
+    """
     if type(value) is list:
         return all(map(_is_json_value, value))
     if type(value) is dict:

@@ -48,14 +48,14 @@ class CheckpointError(Exception):
 def save(folder: Path, state: State, about: About) -> Callable[[], None]:
     """Copy the values of a program's variables, and return a function that writes them to ``folder``, in any thread.
 
-    It writes one file of arrays, and a JSON file with ``about`` and the variables' paths. Raises TypeError at once if
-    ``about`` cannot be represented in JSON.
+    It writes one file of arrays, and a JSON file with ``about`` and the variables' paths, over files of the same names.
+    The folder must exist by then. Raises TypeError at once if ``about`` cannot be represented in JSON.
     """
     values = state.copy_all()
     arrays = {}
     for i, parts in enumerate(values.values()):
-        for r, part in enumerate(parts):
-            arrays[f"{i:05d}.{r}"] = part
+        for replica, part in enumerate(parts):
+            arrays[f"{i:05d}.{replica}"] = part
     text = json.dumps({**about, "variables": {path: len(parts) for path, parts in values.items()}})
 
     def write() -> None:
@@ -92,8 +92,9 @@ def restore(folder: Path, state: State) -> About:
 
 
 def read(folder: Path) -> tuple[About, Values]:
-    """Read a checkpoint; return its JSON and the values of its variables by path.
+    """Read a checkpoint; return (its JSON, values of its variables by path).
 
+    The JSON is ``about`` of `save`, with the number of each variable's values by path as ``variables``.
     Raises: CheckpointError: if one of its files is missing or damaged.
     """
     try:
@@ -165,8 +166,9 @@ def restore_tables(
 ) -> None:
     """Make each server read its present rows of the tables from files that `save_tables` wrote.
 
-    ``about`` is the result of `save_tables`.
-    Raises: CheckpointError: if tables are damaged, or belong to another model.
+    ``about`` is the result of `save_tables`. ``tables`` has the present shards by the tables' paths; servers may be
+    more or fewer than before.
+    Raises: CheckpointError: if tables are damaged, or belong to another model; some rows may be assigned by then.
     """
     if set(about) != set(tables):
         named = ", ".join(sorted(set(about) ^ set(tables)))
@@ -174,6 +176,7 @@ def restore_tables(
     # files are numbered in the order of saving
     for number, (path, written) in enumerate(about.items()):
         for part in tables[path]:
+            # which rows are in which file, that is named after its first row
             for start, stop, first in _overlaps(part, written):
                 with _reading_table(folder, path), tf.device(part.device):
                     rows = _restore_rows(
@@ -230,6 +233,8 @@ def _name_rows(rows: int, width: int, start: int, stop: int) -> str:
 def _overlaps(part: Shard, written: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
     """Yield (start, stop, first row of the file) for the rows of a shard that each written file holds.
 
+    ``start`` and ``stop`` (exclusive) count the rows of the whole table. ``written`` has [first row, row after the last
+    one] for each file; those without rows of the shard are left out.
     Raises: CheckpointError: at the end, if rows are missing.
     """
     count = 0

@@ -19,9 +19,10 @@ DEPTH = 6  # levels of nested containers
 def list_constant_holders(model: keras.Model) -> list[tuple[Any, str, Any]]:
     """Return (object, attribute, value) for all places of a model that hold a constant or may hold one.
 
-    These are the attributes of layers that are constants, and all arguments of calls in functional models, as ``args``
-    and ``kwargs``. An example is a table of positions, ``layers.Embedding(7, 5)(keras.ops.arange(7))``. Keras evaluates
-    the argument at once, and the functional model holds the result.
+    These are the attributes of layers that are constants, and all arguments of calls in functional models: the object
+    holds the arguments of one call, as ``args`` and ``kwargs``. An example is a table of positions,
+    ``layers.Embedding(7, 5)(keras.ops.arange(7))``. Keras evaluates the argument at once, and the functional model
+    holds the result.
     """
     layers = keras_private.flatten_layers(model)
     nodes = []
@@ -43,14 +44,15 @@ def list_constant_holders(model: keras.Model) -> list[tuple[Any, str, Any]]:
 
 
 def is_constant(value: Any) -> bool:
-    """Return whether a value is a tensor of TensorFlow with a known value, and not a variable or an array."""
+    """Return whether a value is a tensor of TensorFlow with a known value; variables and NumPy arrays are not."""
     return isinstance(value, tf.Tensor) and hasattr(value, "numpy")
 
 
 def collect_constants(model: keras.Model) -> list[np.ndarray[Any, Any]]:
-    """Return, as arrays, the tensors and arrays that the layers of a model hold besides their variables.
+    """Return, as arrays, the tensors and arrays that the layers of a model hold besides their variables, in order.
 
-    They are also found in nested containers and in closures of functions, but only to a limited depth (`DEPTH`).
+    They are also found in nested containers and in closures of functions, but only to a limited depth (`DEPTH`). One
+    that is held in several places is listed several times.
     Call it before the model is compiled: compiling adds attributes of Keras's own, such as the optimizer.
     """
     attributes = []
@@ -65,7 +67,7 @@ def collect_constants(model: keras.Model) -> list[np.ndarray[Any, Any]]:
 def are_equal(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[Any, Any]]) -> bool:
     """Return whether two lists of constants, of models that were built alike, have equal types and values in order.
 
-    NaN equals NaN.
+    Shapes must be equal, too. NaN equals NaN.
     """
     if len(mine) != len(theirs):
         return False
@@ -76,7 +78,10 @@ def are_equal(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[
 
 
 def _find_arrays(value: Any, depth: int) -> Iterator[Any]:
-    """Yield tensors and arrays in ``depth`` levels of nested containers and of closures of functions."""
+    """Yield tensors and arrays in ``depth`` levels of nested containers and of closures of functions.
+
+    ``value`` itself is yielded if it is one. Containers are mappings, lists and tuples.
+    """
     if is_constant(value) or isinstance(value, np.ndarray):
         yield value
     elif depth and isinstance(value, Mapping):

@@ -29,9 +29,10 @@ class InitialModel:
     def assign_from(self, fresh: InitialModel, state: State, derived: Iterable[Any] = ()) -> bool:
         """Assign the initial values of ``fresh``'s variables to those of this model; return whether it was possible.
 
-        Returns False, and assigns nothing, if the methods have created other variables or constants than before, or if
-        a variable that is created later (in a trace) has drawn initial values. All variables of this model are in
-        ``state``; those in ``derived`` follow from others and need no values. The optimizer of ``fresh`` may be built.
+        Returns False, and assigns nothing, if the methods have created variables of other shapes or types, or other
+        constants, than before, or if a variable that is created later (in a trace) has drawn initial values. All
+        variables of this model are in ``state``; those in ``derived`` follow from others and need no values. The
+        optimizer of ``fresh`` is built if the one of this model copies weights.
         """
         if not constants.are_equal(self.constants, fresh.constants):
             return False  # the constants are part of the graph
@@ -51,6 +52,7 @@ class InitialModel:
             for mine, theirs in paired:
                 assignments.append((unwrap_variable(mine), unwrap_variable(theirs)))
         assigned = {id(mine) for mine, _ in assignments} | {id(unwrap_variable(v)) for v in derived}
+        # Of variables without a counterpart, initial values that were drawn would remain those of another seed.
         if any(id(raw) not in assigned and state.was_drawn(raw) for raw in self.record.created):
             return False
         for mine, theirs in assignments:
@@ -73,7 +75,7 @@ class InitialModel:
 
 
 def _pair_variables(mine: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[Any, Any]] | None:
-    """Return the variables of two lists in pairs; None if their number, shapes or types differ."""
+    """Return the variables of two lists in pairs, by their order; None if their number, shapes or types differ."""
     if len(mine) != len(theirs):
         return None
     pairs = list(zip(mine, theirs, strict=True))
@@ -84,7 +86,10 @@ def _pair_variables(mine: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[An
 
 
 def list_untracked(made: Iterable[Any], model: keras.Model) -> list[Any]:
-    """Return the created variables that the model does not track: a `tf.Variable` in a layer, the state of a loss."""
+    """Return those variables in ``made`` that the model does not track, in order.
+
+    Examples are a `tf.Variable` in a layer and the state of a loss. ``made`` has TensorFlow's variables.
+    """
     tracked = set()
     for variable in model.variables:
         tracked.add(id(unwrap_variable(variable)))

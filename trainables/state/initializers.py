@@ -14,9 +14,9 @@ _SEEDS = 1, 10**9  # the range from which Keras draws seeds
 def seed_initializers(objects: Iterable[tuple[str, object]], seed: int) -> None:
     """Set the seed of each initializer that was created without one.
 
-    The seed is computed from ``seed``, which is the trial's, and the initializer's name. ``objects`` are pairs of name
-    and object; objects that are no initializers are ignored. In a program that trains one model, such initializers are
-    created once after a seed was set. Here, each trial sets its own.
+    The seed is computed from ``seed``, which is the trial's, the initializer's name, and its number among those of this
+    name. ``objects`` are pairs of name and object; objects that are no initializers are ignored. In a program that
+    trains one model, such initializers are created once after a seed was set. Here, each trial sets its own.
     """
     count: dict[str, int] = {}
     for name, value in objects:
@@ -27,7 +27,11 @@ def seed_initializers(objects: Iterable[tuple[str, object]], seed: int) -> None:
 
 
 def _is_unseeded(initializer: keras.initializers.Initializer) -> bool:
-    """Return whether an initializer's seed was drawn by Keras, not set by the author."""
+    """Return whether an initializer's seed was drawn by Keras, not set by the author.
+
+    It was if the initializer has a whole number as seed, and None as seed in its config. An initializer without a
+    config counts as seeded.
+    """
     if type(getattr(initializer, "seed", None)) is not int:
         return False
     try:

@@ -14,14 +14,15 @@ from sweep.author_code import OWN_PACKAGES
 from sweep.state import namespaces
 from sweep.state.namespaces import Namespace, list_author_modules, list_used_names
 
-_MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")
+_MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")  # modules of sweep's base classes
 _CACHED: Any = type(functools.cache(abs))
 
 
 def find_namespaces(author: object) -> list[Namespace]:
-    """Return the modules and classes where this author's code may keep values, as namespaces.
+    """Return the modules and classes where this author's code may keep values, as namespaces, each once.
 
-    The trainable's classes and their modules come first.
+    The trainable's classes and their modules come first, then the author's other modules with their classes. Of a
+    notebook or script, there are only the names that the trainable's classes use.
     """
     by_owner: dict[int, Namespace] = {}
     for kind in _list_classes(author):
@@ -51,7 +52,10 @@ def find_namespaces(author: object) -> list[Namespace]:
 
 
 def count_cached_results(author: object) -> int:
-    """Return the number of results in all caches of `functools.cache` and `lru_cache` in the author's modules."""
+    """Return the number of results in all caches of `functools.cache` and `lru_cache` in the author's modules.
+
+    A function that is known by several names counts for each of them.
+    """
     functions = [
         value for namespace in find_namespaces(author) for value in namespace.get_values().values()
     ]
@@ -68,6 +72,7 @@ def list_top_packages(author: object) -> set[str]:
 
 
 def _list_classes(author: object) -> list[type]:
+    # the trainable's class and its bases, without sweep's own base classes
     classes = []
     for kind in type(author).__mro__:
         if (

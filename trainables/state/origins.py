@@ -30,8 +30,9 @@ SEED = "seed_generator_state"
 
 
 def is_seed_state(variable: tf.Variable) -> bool:
-    """Return whether a variable is the state of one of Keras's seed generators."""
-    return f"/{variable.name}".rpartition("/")[2].partition(":")[0] == SEED
+    """Return whether a variable is the state of one of Keras's seed generators, by its name."""
+    last_name = variable.name.rpartition("/")[2]  # of a path such as model/dropout/seed_generator_state:0
+    return bool(last_name.partition(":")[0] == SEED)
 
 
 class StaleVariable(Exception):
@@ -62,14 +63,16 @@ def recording_variables(
     Initial values are drawn on the host for any device, because rounding may differ between devices; only in the scope
     of parameter servers, TensorFlow chooses where. With ``to_copy``, the variables stay on the host, one for all
     replicas, so that the variables of a program can take their values. With ``seeds_on_host``, only the states of seed
-    generators stay there.
+    generators stay there. Each variable also gets a private attribute with the record and the author's line that
+    created it, for `refuse_stale`.
     """
-    shards = in_scope_of_servers()
+    on_servers = in_scope_of_servers()
 
+    # TensorFlow calls it for each variable; ``following`` creates the variable.
     def create(following: Any, **arguments: Any) -> Any:
         initial = arguments.get("initial_value")
-        # TensorFlow inspects the signature of a shard's initial value
-        if callable(initial) and not shards:
+        # not on servers, where TensorFlow inspects the signature of a shard's initial value
+        if callable(initial) and not on_servers:
             arguments["initial_value"] = lambda: _initialize_on_host(initial)
         if to_copy or (seeds_on_host and arguments.get("name") == SEED):
             arguments["colocate_with"] = tensorflow_private.SingleDevice(_HOST)
@@ -85,7 +88,8 @@ def recording_variables(
 def refuse_stale(variables: Mapping[str, Any], record: CreatedVariables) -> None:
     """Raise StaleVariable if an earlier trial, which is one with another record, has created one of the variables.
 
-    ``variables`` are by path. Those older than all trials are accepted: they are the same in a new process.
+    ``variables`` are by path. Those that no `recording_variables` has recorded, as they are older than all trials, are
+    accepted: they are the same in a new process.
     """
     for path, variable in variables.items():
         origin: _Origin | None = getattr(variable, _NAME, None)
@@ -97,7 +101,10 @@ def refuse_stale(variables: Mapping[str, Any], record: CreatedVariables) -> None
 
 
 def has_one_value(value: np.ndarray[Any, Any]) -> bool:
-    """Return whether an array is empty or all its elements are equal, so that it was not drawn at random."""
+    """Return whether an array is empty or all its elements are equal, so that it was not drawn at random.
+
+    NaN equals nothing, so an array with NaN has not one value.
+    """
     return value.size == 0 or bool((value == value.flat[0]).all())
 
 

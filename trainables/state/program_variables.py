@@ -35,7 +35,7 @@ class UnmanagedState(Incompatible):
 
 @dataclass(frozen=True)
 class StateVariable:
-    """One variable of a program: its components, one per replica, and their initial values."""
+    """One variable of a program: its components, one for each replica of this process, and their initial values."""
 
     raw: Any  # as the strategy created it
     components: tuple[Any, ...]
@@ -128,12 +128,12 @@ class State:
         return self._variables[path]
 
     def was_drawn(self, raw: Any) -> bool:
-        """Return whether a variable is in this state and its initial values are not all equal."""
+        """Return whether a variable is in this state and, on any replica, its initial values are not all equal."""
         held = self._by_identity.get(id(raw))
         return held is not None and any(not origins.has_one_value(value) for value in held.initial)
 
     def find_written(self, graph: Any) -> dict[str, StateVariable]:
-        """Return the variables of this state that a traced graph writes, by path."""
+        """Return the variables of this state that a traced graph writes or may write, by path."""
         handles = find_written_variables(graph)
         written = {}
         for path, held in self._variables.items():
@@ -164,7 +164,7 @@ class State:
         """
         others = self._components(other)
         for i, component in enumerate(self._components(raw)):
-            component.assign(others[i % len(others)])
+            component.assign(others[i % len(others)])  # one component serves all replicas
 
     def copy_all(self) -> Arrays:
         """Return a copy of all values by path, each a tuple with one array per replica."""
@@ -176,8 +176,9 @@ class State:
     def assign(self, arrays: Mapping[str, Sequence[np.ndarray[Any, Any]]]) -> None:
         """Assign values to all variables by path, and record that they have changed, as `will_train` does.
 
-        If ``arrays`` has another number of replicas, all replicas get the first one's value.
-        Raises: ValueError: if paths or shapes differ; nothing is assigned then.
+        ``arrays`` has by path one array for each replica. If their number is another than that of the replicas, all
+        replicas get the first one's value.
+        Raises: ValueError: if paths or shapes differ; nothing is assigned then. The message names up to four paths.
         """
         missing = set(self._variables) - set(arrays)
         unknown = set(arrays) - set(self._variables)
@@ -220,9 +221,10 @@ _trained: list[State] = []  # states in this process that trials may have change
 def find_written_variables(graph: Any, first: int = 0) -> set[int]:
     """Return the ids, as of `id`, of the handles of variables that a graph writes, from its operation ``first`` on.
 
-    An operation that may write a variable counts as writing it.
+    An operation that may write a variable counts as writing it. If the graph belongs to a function, the handles are
+    those of the outermost graph.
     """
-    written = {}
+    written = {}  # handles by their ids
     for op in graph.get_operations()[first:]:
         if op.type in _READING:
             continue
@@ -230,8 +232,9 @@ def find_written_variables(graph: Any, first: int = 0) -> set[int]:
             if tensor.dtype == tf.resource and i not in _find_read_only_inputs(op):
                 written[id(tensor)] = tensor
     handles = list(written.values())
-    while hasattr(graph, "captures"):  # the body of a loop has other handles than its function
-        outer = {}
+    # From the graph out to the outermost one: the body of a loop, for example, has other handles than its function.
+    while hasattr(graph, "captures"):
+        outer = {}  # outside handles by the ids of those inside
         for external, internal in graph.captures:
             outer[id(internal)] = external
         handles = [outer.get(id(handle), handle) for handle in handles]
@@ -240,7 +243,7 @@ def find_written_variables(graph: Any, first: int = 0) -> set[int]:
 
 
 def reset_changed_state(owner: object) -> None:
-    """Reset the variables that trials have changed, even if they failed.
+    """Reset the variables that trials have changed, even if they failed, to their initial values; once.
 
     These are trials of ``owner``, of deleted trainables, and those without an owner.
     """
@@ -275,19 +278,23 @@ class SavedVariables:
             return [tf.identity(v) for v in self._variables]
 
         self._values = replicas.run(copy_values)
-        # of the operations that may write the variables later
-        self._first = len(self._graph.get_operations())
+        # in a graph, the index of the first operation that may write the variables afterwards
+        self._first_operation = len(self._graph.get_operations())
 
     def restore(self, unless: Any = False) -> None:
-        """Restore all values bit for bit, except if ``unless``, a boolean or a scalar tensor, is true."""
+        """Restore all values bit for bit, except if ``unless``, a boolean or a scalar tensor, is true.
+
+        In a graph, this adds operations only for variables that the graph has written, or may have written, meanwhile.
+        """
         eager = tf.executing_eagerly()
         if eager:  # no graph tells what was written, so all are restored
             handles = set()
         else:
-            handles = find_written_variables(self._graph, self._first)
+            handles = find_written_variables(self._graph, self._first_operation)
         for variable, value in zip(self._variables, self._values, strict=True):
             parts = self._replicas.of_each(variable)
             if eager or any(id(part.handle) in handles for part in parts):
+                # on each replica: keeps the present value v if `keep` is true
                 self._replicas.update_copies(
                     variable, lambda v, old, keep: v.assign(tf.where(keep, v, old)), value, unless
                 )
@@ -328,7 +335,7 @@ def _get_path(variable: Any) -> str:
 
 
 def _snapshot(component: Any) -> np.ndarray[Any, Any]:
-    """Return the value of a variable's component as an array; if all elements are equal, as a view of one number."""
+    """Return a copy of the value of a variable's component; if all elements are equal, as a read-only view of one."""
     value: np.ndarray[Any, Any] = component.numpy()
     if value.size and origins.has_one_value(value):
         return np.broadcast_to(value.flat[0], value.shape)
@@ -357,7 +364,10 @@ def find_captured_handles(graphs: Sequence[Any]) -> set[int]:
 
 
 def _list_captured_variables(graphs: Sequence[Any]) -> list[Any]:
-    """Return the variables whose handles the graphs have captured, in that order."""
+    """Return the variables whose handles the graphs have captured, in the order of capture, each once.
+
+    Of a variable on several replicas, it is the component that a graph knows.
+    """
     captured_variables = {}
     for graph in graphs:
         known = {}
@@ -370,7 +380,10 @@ def _list_captured_variables(graphs: Sequence[Any]) -> list[Any]:
 
 
 def _refuse_operations(graphs: Sequence[Any]) -> None:
-    """Raise UnmanagedState if a graph writes to a lookup table, or draws numbers that do not follow the seed."""
+    """Raise UnmanagedState if a graph writes to a lookup table, or draws numbers that do not follow the seed.
+
+    Functions that the graphs call count as well.
+    """
     for graph in graphs:
         for kind, name in draws.list_operations(graph):
             if kind in _TABLES:

@@ -23,7 +23,10 @@ _R = TypeVar("_R")
 def unregister_with_owner(
     method: Callable[Concatenate[_Owner, _P], _R],
 ) -> Callable[Concatenate[_Owner, _P], _R]:
-    """Decorate a method so that gradients registered while it runs are unregistered when its object is deleted."""
+    """Decorate a method so that gradients registered while it runs are unregistered when its object is deleted.
+
+    This also holds if the method fails. The object must allow weak references.
+    """
 
     @functools.wraps(method)
     def run(self: _Owner, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -22,18 +22,16 @@ def caching_weights() -> Iterator[None]:
     """Make `Model.load_weights` cache the values that it reads, and reuse them for models of the same kind.
 
     `keras.applications` and KerasHub's presets load their weights through it. Variables that the file does not set stay
-    unchanged. Models that are not built, and files that cannot be cached, are loaded as usual.
+    unchanged. Models that are not built, and files that cannot be cached, are loaded as usual. The method is replaced
+    for the class, in all threads, only inside the block; the cache stays, within the limit of `limit_cache`.
     """
     load = keras.Model.load_weights
 
     def load_weights(model: keras.Model, filepath: Any, *arguments: Any, **options: Any) -> Any:
         key = _key(model, filepath, arguments, options)
         if key is None:
-            cached = None
-        else:
-            cached = _cached_values.pop(key, None)  # put back below, as the one used last
-        if key is None:
             return load(model, filepath, *arguments, **options)
+        cached = _cached_values.pop(key, None)  # put back below, as the one used last
         if cached is None:
             variables = list(model.variables)
             cached = _load_and_compare(
@@ -57,7 +55,10 @@ def caching_weights() -> Iterator[None]:
 
 
 def limit_cache(most_bytes: float) -> None:
-    """Limit the cache of weights to ``most_bytes`` bytes, at most 4 GiB; the file used last is always kept."""
+    """Limit the cache of weights to ``most_bytes`` bytes, at most 4 GiB, and drop the files used least recently.
+
+    The file used last is always kept.
+    """
     _limit_bytes[0] = int(min(most_bytes, MOST_BYTES))
     _trim()
 
@@ -102,6 +103,7 @@ def _load_and_compare(
 
 
 def _draw_marker(value: np.ndarray[Any, Any], numbers: np.random.Generator) -> np.ndarray[Any, Any]:
+    # numbers of the shape and type of `value` that no file of weights contains
     is_integer = value.dtype.kind != "f"
     if is_integer:
         numbers_drawn = numbers.integers(2**29, 2**31 - 1, value.shape)
