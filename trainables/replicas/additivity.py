@@ -29,7 +29,7 @@ from trainables.numbers.live import Live
 from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
 from trainables.replicas.slices import Mode, Slice
-from trainables.state.program_variables import State, StateVariable
+from trainables.state.program_variables import State, StateVariable, unwrap_variable
 
 EXAMPLES = 31
 """Number of examples: odd, so that the parts have different sizes."""
@@ -379,10 +379,10 @@ class _ModeTest:
     def _describe_owner(self, variable: StateVariable, path: str) -> str:
         """Return the name of a variable in messages: its path and, if a layer has it, the innermost such layer."""
         for layer in reversed(self._tried.layers):  # inner layers first
-            for one in (*layer.variables, *vars(layer).values()):
-                if not hasattr(one, "assign") or variable.raw is not getattr(one, "value", one):
-                    continue
-                return f"variable {path!r} of layer {layer.name!r} ({type(layer).__name__}, {layer.path})"
+            # attributes as well: a `tf.Variable` is none of Keras's variables
+            for held in (*layer.variables, *vars(layer).values()):
+                if unwrap_variable(held) is variable.raw:
+                    return f"variable {path!r} of layer {layer.name!r} ({type(layer).__name__}, {layer.path})"
         return f"variable {path!r}"
 
     def _compute_with_noise(self, examples: Any, size: int) -> ExampleResults:

@@ -157,6 +157,25 @@ def slightly(layer: Any, x: Any) -> Any:
     return x - 0.01 * ops.mean(x, axis=0, keepdims=True)
 
 
+def test_a_message_names_the_layer_of_a_variable_of_tensorflow() -> None:
+    class Counting(layers.Layer):
+        def build(self, shape: Any) -> None:
+            self.held = tf.Variable(tf.zeros(shape[-1]), trainable=False)
+
+        def call(self, x: Any, training: bool = False) -> Any:
+            if training:
+                self.held.assign(ops.mean(x, axis=0))
+            return x
+
+    class Holding(Small):
+        def model(self, hp: Any) -> keras.Model:
+            body = [layers.Dense(8), Counting(name="counting"), layers.Dense(3)]
+            return keras.Sequential([keras.Input((6,)), *body])
+
+    with pytest.raises(Refused, match=r"variable .* of layer 'counting' \(Counting, .*\) becomes"):
+        Holding().begin(assignment(micro_batches=2))
+
+
 @pytest.mark.parametrize("precision", sampled(["mixed_bfloat16", "mixed_float16", "float32"], 1))
 def test_rounding_of_half_precision_hides_nothing(precision: str) -> None:
     """The fuzz found it: 0.7 % of a layer's output, 12 % of an optimizer's state after four updates."""
