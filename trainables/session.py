@@ -166,6 +166,7 @@ class TrialSession(RankJoining):
             self._begin(assignment)
 
     def _begin(self, assignment: Assignment) -> None:
+        """Prepare a trial up to its first phase, as `begin` says, which seeds the imports of the author's modules."""
         # First undo what the previous trial has left, so that nothing below sees it.
         self._trial = None
         self._author.memory = {}
@@ -348,6 +349,7 @@ class TrialSession(RankJoining):
                 trials.record_changes()
 
     def _train(self, report: Report) -> None:
+        """Train as `train` says, but without recording what the trial has changed."""
         trial = self.trial
         while not trial.finished:
             if trial.phase_is_over:
@@ -494,7 +496,7 @@ class TrialSession(RankJoining):
             yield from trial.try_rates(rates)
 
     def try_phases(self) -> Iterator[int]:
-        """Enter the phases one after the other without training, and yield the number of epochs in each.
+        """Enter the phases one after the other without training, and yield how many of the trial's epochs are in each.
 
         Phases after the trial's last epoch are left out. If only minutes limit the trial, the last phase has
         `TIMED_EPOCHS`. For `plan --time`, which times epochs between the steps of this iterator. The trial cannot be

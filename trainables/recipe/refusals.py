@@ -229,6 +229,7 @@ def check_callbacks(callbacks: Sequence[keras.callbacks.Callback], *, fit: bool)
 
 
 def _explain_batch_methods(callback: keras.callbacks.Callback) -> str:
+    """Return why only `Model.fit` can use a callback: its methods for single updates; "" if it has none."""
     kind = type(callback)
     batches = list_callback_methods(callback, OF_BATCHES)
     if not batches:
@@ -238,6 +239,7 @@ def _explain_batch_methods(callback: keras.callbacks.Callback) -> str:
 
 
 def _explain_refusal(callback: keras.callbacks.Callback) -> str:
+    """Return why a callback cannot be used in any loop; "" if it can, see `check_callbacks`."""
     kind = type(callback)
     if isinstance(callback, keras.callbacks.BackupAndRestore):
         return (
@@ -285,8 +287,10 @@ def _suggest_replacement(
 
     Returns ``otherwise`` if it derives from none of them, and those of the first one if from several.
     """
-    kinds = (name for name in INSTEAD if issubclass(callback, getattr(keras.callbacks, name)))
-    return INSTEAD.get(next(kinds, ""), otherwise)
+    for name, replacement in INSTEAD.items():
+        if issubclass(callback, getattr(keras.callbacks, name)):
+            return replacement
+    return otherwise
 
 
 def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:

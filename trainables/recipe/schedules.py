@@ -291,6 +291,7 @@ def _read_standard_number(hp: Hyperparameters, name: str, default: float) -> flo
 
 
 def _read_drop_epochs(hp: Hyperparameters) -> list[float]:
+    """Return ``lr_drop_epochs`` as floats; raise ValueError unless it is a list of numbers above 0."""
     value = hp.get("lr_drop_epochs", None)
     wrong = ValueError(f"lr_drop_epochs is {value!r}, expected a list of epochs such as [30, 60]")
     if not isinstance(value, list):

@@ -366,7 +366,9 @@ class _ModeTest:
             other = np.ravel(np.asarray(parts.metrics[name], np.float64))
             bound = self._relative * np.abs(one) + ABSOLUTE
             apart = np.isfinite(one) & ~(np.abs(one - other) <= bound)
-            if apart.any():  # there may be several numbers, such as one per class: name the first that differs
+            if (
+                apart.any()
+            ):  # there may be several numbers, such as one per class: name the first that differs
                 place = int(np.argmax(apart))
                 differing[name] = (
                     f"metric {name!r} is {one[place]:.6g} for {size} examples in {self._mode.name} and "
@@ -596,9 +598,9 @@ def _find_differing_layer(
         }
 
     with _recording_outputs(tried.layers, called):
-        one = _ModeTest(tried, dataclasses.replace(mode, compute=compute), examples)
-    whole = one._compute_results(examples, size).values
-    parts = one._compute_results(examples, size, edges).values
+        test = _ModeTest(tried, dataclasses.replace(mode, compute=compute), examples)
+    whole = test._compute_results(examples, size).values
+    parts = test._compute_results(examples, size, edges).values
     for place, layer in enumerate(layers):
         if whole[f"{place} has other rows"] or parts[f"{place} has other rows"]:
             continue  # such as a table of positions, which may by chance have as many rows as one part has examples

@@ -85,9 +85,12 @@ class GlobalLoss:
         y_pred = _convert_tensors(y_pred, dtype)
         values = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), dtype)
         mask = _join_masks(mask, keras_private.mask_of(values))  # the second is from `ignore_class`
-        weighed = self.reduction == "mean_with_sample_weight" and sample_weight is not None
-        counts = self.reduction != "sum" and (mask is not None or weighed)
-        self.counts_first |= counts  # augment() may add weights that the validation data lacks
+        divides_by_weights = (
+            self.reduction == "mean_with_sample_weight" and sample_weight is not None
+        )
+        # whether the divisor is another one than the number of elements
+        needs_count = self.reduction != "sum" and (mask is not None or divides_by_weights)
+        self.counts_first |= needs_count  # augment() may add weights that the validation data lacks
         if values.shape.rank == 0 and sample_weight is not None:
             raise Refused(
                 f"loss {self.name!r} gives one number for a batch, which sample and class weights cannot weigh; "
@@ -97,7 +100,7 @@ class GlobalLoss:
             return tf.reduce_sum(values)
         if values.shape.rank == 0:
             return values  # the author has averaged over the slice
-        weight = apply_mask(sample_weight, mask, dtype=dtype, reduction="sum")
+        weight = apply_mask(sample_weight, mask, dtype=dtype, reduction="sum")  # 0 where masked
         if weight is not None:
             values, weight = squeeze_or_expand_to_same_rank(values, tf.cast(weight, dtype))
             total = tf.reduce_sum(values * weight)
@@ -108,7 +111,7 @@ class GlobalLoss:
         if self.reduction == "sum":
             return tf.math.divide_no_nan(total, cut.share)
         elements = tf.cast(tf.size(values), dtype)
-        if not counts:
+        if not needs_count:
             return tf.math.divide_no_nan(total, elements)
         if self.reduction == "mean_with_sample_weight":
             count = tf.reduce_sum(weight)
@@ -260,7 +263,6 @@ def replace_losses(
             )
         return ()
     keras_corrections.make_loss_names_unique(model)
-    keras_private.set_flat_losses(compiled, [])
     unknown = set(weights) - {entry.name for entry in entries}
     if unknown:
         names = ", ".join(entry.name for entry in entries)
@@ -310,10 +312,12 @@ def compute_example_losses(
     """Return each example's contribution, times ``weight``, to the mean of a compiled loss, of shape (examples,).
 
     They are float32, and multiplied by ``sample_weight``; None as a weight changes nothing. Returns None if the loss is
-    not a mean over examples (a sum, one number per batch, masked, or divided by weights), overrides `__call__`, or is
-    an author's own, because a second call could change its state.
+    not a mean over examples (a sum, one number per batch, masked, or divided by weights), has an unknown number of
+    axes, overrides `__call__`, or is an author's own, because a second call could change its state.
     """
-    function = getattr(loss, "fn", loss)  # of a function that a loss object of Keras's wraps, also an author's
+    function = getattr(
+        loss, "fn", loss
+    )  # of a function that a loss object of Keras's wraps, also an author's
     if not all(
         module.startswith("keras.") for module in (type(loss).__module__, function.__module__)
     ):

@@ -61,17 +61,21 @@ def compute_global_moments(
     """
     found = _compute_local_moments(inputs, mask, keras_private.reduction_axes(layer))
     count, mean, squares = tf.unstack(stack_over_replicas(tf.stack(found)), axis=1)
+    # `count`, `mean` and `squares` have shape (replicas, channels)
     total = tf.reduce_sum(count, 0)
-    middle = tf.math.divide_no_nan(tf.reduce_sum(count * mean, 0), total)
+    global_mean = tf.math.divide_no_nan(tf.reduce_sum(count * mean, 0), total)
     # `stop_gradient` here and for the local squares: the sum of deviations from a mean is 0, and so is this gradient.
-    between = count * tf.square(mean - tf.stop_gradient(middle))
+    between = count * tf.square(mean - tf.stop_gradient(global_mean))
     variance = tf.math.divide_no_nan(tf.reduce_sum(squares + between, 0), total)
-    some = total > 0  # if there are none, the moving statistics do not change
-    moving = (
-        tf.cast(layer.moving_mean.value, mean.dtype),
-        tf.cast(layer.moving_variance.value, mean.dtype),
+    any_counts = (
+        total > 0
+    )  # if none does, the layer's update of its moving statistics changes nothing
+    moving_mean = tf.cast(layer.moving_mean.value, mean.dtype)
+    moving_variance = tf.cast(layer.moving_variance.value, mean.dtype)
+    return (
+        tf.where(any_counts, global_mean, moving_mean),
+        tf.where(any_counts, variance, moving_variance),
     )
-    return tf.where(some, middle, moving[0]), tf.where(some, variance, moving[1])
 
 
 def _compute_local_moments(
@@ -93,8 +97,8 @@ def _compute_local_moments(
         mean = tf.reduce_mean(inputs, axes, keepdims=True)
         squares = total(tf.math.squared_difference(inputs, tf.stop_gradient(mean)))
         shape = tf.shape(inputs)
-        numbers = functools.reduce(operator.mul, (shape[axis] for axis in axes))
-        count = tf.fill(mean.shape, tf.cast(numbers, inputs.dtype))
+        per_channel = functools.reduce(operator.mul, (shape[axis] for axis in axes))
+        count = tf.fill(mean.shape, tf.cast(per_channel, inputs.dtype))
     else:
         weight = tf.broadcast_to(tf.cast(mask, inputs.dtype)[..., None], tf.shape(inputs))
         count = total(weight)
@@ -141,18 +145,16 @@ def _wrap(name: str, around: Callable[..., Any]) -> None:
 def _kept_dimensions(
     original: Callable[..., Any], x: Any, axis: Any = None, keepdims: bool = False, **more: Any
 ) -> Any:
+    """Return what ``original``, such as Keras's `sum`, returns; inside a slice, with a gradient without the host."""
     drops_dimensions = axis not in (None, (), []) and not keepdims
-    if (
-        not drops_dimensions
-        or not isinstance(x, tf.Tensor)
-        or slices.get_current_slice() is None
-    ):
+    if not drops_dimensions or not isinstance(x, tf.Tensor) or slices.get_current_slice() is None:
         return original(x, axis=axis, keepdims=keepdims, **more)
     # The gradient of a sum that keeps its dimensions needs no shape from the host, so they are dropped afterwards.
     return tf.squeeze(original(x, axis=axis, keepdims=True, **more), axis)
 
 
 def _signbit(original: Callable[..., Any], x: Any) -> Any:
+    """Return which numbers are negative, also -0.0; inside a slice and for floats, without Keras's ``original``."""
     if (
         not isinstance(x, tf.Tensor)
         or not x.dtype.is_floating
@@ -170,10 +172,7 @@ def allow_number_conversion() -> None:
     calls do nothing.
     """
     # only these two: TensorFlow itself looks for other conversions while it traces
-    for name, kind in (
-        ("__float__", float),
-        ("__int__", int),
-    ):
+    for name, kind in (("__float__", float), ("__int__", int)):
         if name not in vars(tensorflow_private.DistributedVariable):
             setattr(
                 tensorflow_private.DistributedVariable,

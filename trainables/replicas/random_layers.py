@@ -112,13 +112,17 @@ def providing_states(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
 
 
 def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
+    """Replace a module's function by one that calls ``inside`` in a slice that draws, or while a model is built.
+
+    It calls ``inside(slice, original, arguments)``: the slice is None outside of slices, and the arguments are by name.
+    Otherwise it calls the original. Does nothing if the function has been replaced already.
+    """
     original = getattr(module, name)
     # set by `functools.wraps` below: it has been replaced already
     if hasattr(original, "__wrapped__"):
         return
     signature = inspect.signature(original)
 
-    # Calls `inside`(slice or None, original, arguments by name) in a slice that draws, and while a model is built.
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         cut = slices.get_current_slice()
@@ -161,6 +165,11 @@ def _choose_seed(cut: Slice | None, original: Callable[..., Any], arguments: dic
 def _draw_counted_seed(
     cut: Slice, draws: Draws, generator: keras.random.SeedGenerator
 ) -> tf.Tensor:
+    """Return the next seed of a generator without changing the generator; its draw is counted in ``draws``.
+
+    Raises NotPerExample or CannotCompile in a loop, and CannotCompile in code for XLA if `providing_states` does not
+    provide the generator's state.
+    """
     _refuse_loops(cut)
     # the generator's state before this batch
     if is_compiling():

@@ -60,11 +60,15 @@ def _is_pure(layer: keras.layers.Layer) -> bool:
 
 
 def _call_recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call ``call``, a layer's method, and let TensorFlow compute it again in the backward pass; return its outputs.
+
+    Without a tensor among the arguments, as where Keras infers shapes, it is only called.
+    """
     leaves = tf.nest.flatten((args, kwargs))
     # The type to which the layer casts its weights. Kept for the backward pass, which runs outside of this scope.
     precision = getattr(keras_private.get_autocast_scope(), "dtype", None)
     tensors = [leaf for leaf in leaves if tf.is_tensor(leaf)]
-    if not tensors:  # Keras infers shapes with placeholders
+    if not tensors:
         return call(*args, **kwargs)
 
     # Only tensors may be arguments of this function; other leaves are filled in again within it.

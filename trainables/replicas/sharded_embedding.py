@@ -60,6 +60,11 @@ class ShardedEmbedding(keras.layers.Layer):
         lazy: bool = False,
         **kwargs: Any,
     ) -> None:
+        """Create the layer without its table; ``kwargs`` are those of `keras.layers.Layer`.
+
+        Raises ValueError if a dimension is below 1, or for an initializer other than uniform, normal, truncated_normal,
+        zeros, ones or Constant.
+        """
         super().__init__(**kwargs)
         if input_dim < 1 or output_dim < 1:
             raise ValueError(
@@ -160,7 +165,9 @@ class ShardedEmbedding(keras.layers.Layer):
                 device, begin, trainable=self.trainable, name=TABLE
             )
         with tf.device(device):  # draw on the server
-            for block in range(start // BLOCK, math.ceil(stop / BLOCK)):  # all that have rows of the shard
+            for block in range(
+                start // BLOCK, math.ceil(stop / BLOCK)
+            ):  # all that have rows of the shard
                 first = max(start, block * BLOCK)
                 last = min(stop, (block + 1) * BLOCK)
                 offset = block * BLOCK
@@ -169,13 +176,19 @@ class ShardedEmbedding(keras.layers.Layer):
         return Shard(table, device, start, stop, self.input_dim)
 
     def _whole(self, shape: Any, dtype: Any = None) -> tf.Tensor:
+        """Return the initial values of the whole table, as an initializer of Keras's; the arguments have no effect."""
         blocks = []
         for number in range(math.ceil(self.input_dim / BLOCK)):
             blocks.append(self._block(number))
-        return tf.concat(blocks, 0)[: self.input_dim]  # the last block may have more rows than are needed
+        return tf.concat(blocks, 0)[
+            : self.input_dim
+        ]  # the last block may have more rows than are needed
 
     def _block(self, number: int) -> tf.Tensor:
-        # A copy of the initializer draws the block; if it draws at random, with a seed of the block.
+        """Return the initial values of the table's rows from ``number * BLOCK`` on, `BLOCK` rows as float32.
+
+        A copy of the initializer draws them; if it draws at random, with a seed that depends on ``number``.
+        """
         kind = type(self.embeddings_initializer)
         config = self.embeddings_initializer.get_config()
         if isinstance(self.embeddings_initializer, _DRAWN):

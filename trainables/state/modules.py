@@ -14,7 +14,10 @@ from sweep.author_code import OWN_PACKAGES
 from sweep.state import namespaces
 from sweep.state.namespaces import Namespace, list_author_modules, list_used_names
 
-_MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")  # modules of sweep's base classes
+_MACHINE = (
+    "trainables.keras_trainable",
+    "trainables.recipe.author",
+)  # modules of sweep's base classes
 _CACHED: Any = type(functools.cache(abs))
 
 
@@ -72,7 +75,10 @@ def list_top_packages(author: object) -> set[str]:
 
 
 def _list_classes(author: object) -> list[type]:
-    # the trainable's class and its bases, without sweep's own base classes
+    """Return the trainable's class and its bases, without `object` and sweep's base classes.
+
+    Classes whose module is not loaded are left out as well.
+    """
     classes = []
     for kind in type(author).__mro__:
         if (

@@ -31,7 +31,9 @@ SEED = "seed_generator_state"
 
 def is_seed_state(variable: tf.Variable) -> bool:
     """Return whether a variable is the state of one of Keras's seed generators, by its name."""
-    last_name = variable.name.rpartition("/")[2]  # of a path such as model/dropout/seed_generator_state:0
+    last_name = variable.name.rpartition("/")[
+        2
+    ]  # of a path such as model/dropout/seed_generator_state:0
     return bool(last_name.partition(":")[0] == SEED)
 
 

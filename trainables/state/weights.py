@@ -103,7 +103,7 @@ def _load_and_compare(
 
 
 def _draw_marker(value: np.ndarray[Any, Any], numbers: np.random.Generator) -> np.ndarray[Any, Any]:
-    # numbers of the shape and type of `value` that no file of weights contains
+    """Return random numbers of the shape and type of ``value`` that no file of weights contains."""
     is_integer = value.dtype.kind != "f"
     if is_integer:
         numbers_drawn = numbers.integers(2**29, 2**31 - 1, value.shape)
