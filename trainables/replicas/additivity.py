@@ -70,7 +70,7 @@ class ProgramUnderTest:
 
     @property
     def parts(self) -> int:
-        """The number of parts of a batch in the test: one for each replica or, with micro-batches, two."""
+        """The number of parts of a batch in the test: one for each replica or, with micro-batches, two for each."""
         return int(self.replicas.number) * min(self.micro_batches, TOGETHER)
 
     @property
@@ -331,7 +331,7 @@ class _ModeTest:
         differing: dict[str, str] = {}
         for path, held in self._compared.items():
             before = held.initial[0]
-            one = whole.state[path][0]  # all replicas have the same
+            one = whole.state[path][0]  # of the first replica, whose examples count
             floats = np.issubdtype(one.dtype, np.inexact)
             if floats and not np.all(np.isfinite(one)):  # nothing to compare with
                 continue
