@@ -339,8 +339,9 @@ def get_compile_arguments(model: keras.Model) -> dict[str, Any]:
 def get_asked_jit(model: keras.Model) -> bool | None:
     """Return ``jit_compile`` as the author has given it to a model's `compile`; None if it was not given.
 
-    Call this for models that were made within `keras_private.marking_unasked_jit`; "auto" then counts as not given.
-    Raises AttributeError if the model was never compiled.
+    Call this for models that were made within `keras_private.marking_unasked_jit`; "auto" then counts as not given,
+    except with ``run_eagerly``, for which Keras makes False of it. Raises AttributeError if the model was never
+    compiled.
     """
     asked = keras_private.compile_arguments(model).get("jit_compile")
     if asked is None or isinstance(asked, keras_private.ChosenByKeras):
