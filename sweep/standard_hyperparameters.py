@@ -246,11 +246,16 @@ def get_standard_bounds(name: str) -> Bounds:
 
     The outer name alone, such as ``loss_weights``, has the same. Raises KeyError for any other name.
     """
-    return STANDARD[name if name in STANDARD else f"{name.partition('.')[0]}.*"]
+    if name in STANDARD:
+        return STANDARD[name]
+    return STANDARD[f"{name.partition('.')[0]}.*"]
 
 
 def is_standard(name: str) -> bool:
-    """Return whether a parameter has the name of a standard hyperparameter, also of a nested one."""
+    """Return whether a parameter has the name of a standard hyperparameter, also of one such as ``loss_weights.depth``.
+
+    The outer name of nested ones alone, such as ``loss_weights``, is not one.
+    """
     return name in STANDARD or ("." in name and f"{name.partition('.')[0]}.*" in STANDARD)
 
 
@@ -266,8 +271,8 @@ def choose_bounds(
 ) -> Bounds | None:
     """Return the bounds to check a parameter against; None if it has none.
 
-    With ``standard``, they are those of the standard hyperparameter of this name (KeyError if there is none),
-    otherwise ``between`` as (low, high), both included.
+    With ``standard``, they are those of the standard hyperparameter of this name, and ``between`` is not used; a
+    KeyError is raised if there is none. Otherwise they are ``between``, which is (low, high), both included, or None.
     """
     if standard:
         return get_standard_bounds(name)
@@ -281,8 +286,9 @@ def convert_to_number(
 ) -> float:
     """Return a parameter's value as a float; ``meaning`` maps the choices of a text parameter to numbers.
 
-    Without ``meaning``, raises TypeError if the value is not a number, and ValueError if it is out of the bounds
-    ``of``. With ``meaning``, raises ValueError if it is not one of the choices; the number is not checked.
+    Without ``meaning``, raises TypeError if the value is not a number, such as True, and ValueError if it is out of the
+    bounds ``of``, where None allows all. With ``meaning``, raises ValueError if it is not one of the choices; the
+    number is not checked. ``name`` is the parameter's, for the messages.
     """
     if meaning is not None:
         if not isinstance(value, str) or value not in meaning:
@@ -298,7 +304,7 @@ def convert_to_number(
 def check_standard_value(name: str, value: Value, of: Bounds | None = None) -> None:
     """Raise ValueError if a value is outside ``of``, by default the bounds of the standard hyperparameter ``name``.
 
-    Raises KeyError if there is no such hyperparameter.
+    Raises KeyError if there is no such hyperparameter and ``of`` is not given.
     """
     of = of or get_standard_bounds(name)
     if not of.accepts(value):
@@ -306,9 +312,9 @@ def check_standard_value(name: str, value: Value, of: Bounds | None = None) -> N
 
 
 def check_choice(name: str, value: Value, choices: Sequence[object]) -> None:
-    """Raise ValueError if the value is not one of ``choices``; True is not 1, but a tuple equals a list.
+    """Raise ValueError if the value is not one of ``choices``; True is not 1, but 1.0 is, and a tuple equals a list.
 
-    ``name`` is the parameter's, for the message.
+    ``name`` is the parameter's, for the message, which lists all choices.
     """
     if not any(_is_alike(choice, value) for choice in choices):
         are_texts = all(isinstance(choice, str) for choice in choices)
@@ -317,7 +323,10 @@ def check_choice(name: str, value: Value, choices: Sequence[object]) -> None:
 
 
 def _is_alike(choice: object, value: Value) -> bool:
-    """Return whether a choice in code equals a value of a sweep file; True is not 1, but a tuple equals a list."""
+    """Return whether a choice in code equals a value of a sweep file.
+
+    True is not 1, but 1.0 is, and a tuple equals a list; this also holds for their items, at any depth.
+    """
     if isinstance(choice, list | tuple) and isinstance(value, list):
         return len(choice) == len(value) and all(map(_is_alike, choice, value))
     return isinstance(choice, bool) is isinstance(value, bool) and bool(choice == value)

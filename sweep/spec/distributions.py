@@ -72,9 +72,10 @@ When: TypeAlias = Annotated[dict[str, Test], Field(min_length=1, examples=[{"opt
 
 
 def make_condition(when: Mapping[str, Test]) -> Condition:
-    """Convert a `when` block, whose values are the tests by parameter, to a condition of the search space.
+    """Convert a `when` block to a condition of the search space.
 
-    A single value is a test for this one value, and a list one for any of its values.
+    ``when`` has a test for each parameter, by its name. A single value is a test for this one value, a list one for any
+    of its values, and `Bounds` one for the numbers between them, where a missing bound is infinite.
     """
     tests: list[tuple[str, OneOf | Between]] = []
     for name, test in when.items():
@@ -92,9 +93,10 @@ def make_condition(when: Mapping[str, Test]) -> Condition:
 
 
 def condition_to_dict(condition: Condition) -> dict[str, Value]:
-    """Convert a condition to a `when` block, with a list for values and without infinite bounds.
+    """Convert a condition to a `when` block, the mapping from parameters to tests that a sweep file has.
 
-    Each name may have only one test; of several, only the last one is kept.
+    A test for values becomes a list, even if it has only one. Infinite bounds are left out. Each name may have only one
+    test; of several, only the last one is kept.
     """
     when: dict[str, Value] = {}
     for name, test in condition.tests:
@@ -110,14 +112,16 @@ def condition_to_dict(condition: Condition) -> dict[str, Value]:
 def check_test_is_possible(
     test: OneOf | Between, domain: Domain, path: KeyPath, document: Document
 ) -> None:
-    """Add a mistake for each value in a test that a parameter with this domain can never have.
+    """Add mistakes for a test that a parameter with this domain can never pass, at the place ``path``.
 
-    Each single value is a mistake for a continuous parameter, which hardly ever has exactly this value. A test for a
-    range is a mistake if the parameter has no value in it. Any test of a tied parameter is accepted.
+    A test for values has a mistake for each value that the parameter can never have. For a continuous parameter that is
+    every value, because it hardly ever has exactly this one. A test for a range is a mistake if the parameter has no
+    value in it; of a parameter that is continuous or has more than `MAX_CHOICES` values, only the bounds are compared.
+    Any test of a tied parameter is accepted.
     """
     if isinstance(domain, Tied):
         return
-    possible = list_choices(domain)
+    possible = list_choices(domain)  # None for a range that is continuous or has too many values
     match test:
         case OneOf(values):
             for value in values:
@@ -137,11 +141,12 @@ def check_test_is_possible(
 def _check_value_is_possible(
     value: Value, domain: Domain, path: KeyPath, document: Document
 ) -> None:
-    """Add a mistake if a parameter with this domain, which is not tied, can never have the value.
+    """Add a mistake at ``path`` if a parameter with this domain, which is not tied, can never have the value.
 
-    Every value is a mistake for a continuous parameter, even one within its bounds.
+    Every value is a mistake for a continuous parameter, even one within its bounds. The numbers 1 and 1.0 are the same
+    value here, but true is another one.
     """
-    possible = list_choices(domain)
+    possible = list_choices(domain)  # None for a range that is continuous or has too many values
     if possible is not None:
         if not any(is_same_value(value, choice) for choice in possible):
             known = [flow(choice) for choice in possible[:20]]  # no more than a hint can show
@@ -150,6 +155,7 @@ def _check_value_is_possible(
             document.add_mistake(
                 path, f"{describe_value(value)} is no value of that parameter", hint
             )
+    # The types are named for the type checker: only a range comes here.
     elif isinstance(domain, Constant | Categorical | Tied) or get_quantum(domain) is None:
         what = f"{describe_value(value)} is never met exactly by a continuous parameter"
         document.add_mistake(path, what, "use {min: ..., max: ...}")
@@ -250,25 +256,25 @@ class Distribution:
 
     required: tuple[str, ...]
     optional: tuple[str, ...]
+    # takes the keys of a parameter and its quantum, which is None if the distribution has no key `q`
     build: Callable[[ParameterBlock, float | None], Domain]
     meaning: str
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All keys that a parameter with this distribution can have."""
+        """All keys that a parameter with this distribution can have, those that it must have first."""
         return (*self.required, *self.optional, "distribution", "when")
 
 
 def infer_distribution(block: ParameterBlock) -> Name | None:
     """Return the distribution of a parameter that names none, by W&B's rules.
 
-    It is constant for ``value``, else categorical for ``values``, with or without probabilities, else q_uniform for
-    bounds with ``q``, int_uniform for two whole bounds, and uniform for others.
-
-    Return None if the parameter has none of ``value``, ``values``, ``min`` and ``max``. With only one of ``min`` and
-    ``max``, it is a range all the same; `find_key_mistakes` reports the missing key.
+    It is "constant" for the key ``value``, else for ``values`` "categorical_w_probabilities" if there are
+    ``probabilities`` and "categorical" if not, else for ``min`` or ``max`` "q_uniform" with ``q``, "int_uniform" if
+    both bounds are whole, and "uniform" for others. A missing bound counts with its default, 0 or 1;
+    `find_key_mistakes` reports it. Returns None if there is none of ``value``, ``values``, ``min`` and ``max``.
     """
-    keys = block.model_fields_set
+    keys = block.model_fields_set  # the keys that the file has
     if "value" in keys:
         return "constant"
     if "values" in keys:
@@ -285,10 +291,13 @@ def infer_distribution(block: ParameterBlock) -> Name | None:
 
 
 def find_key_mistakes(block: ParameterBlock, name: Name) -> list[KeyMistake]:
-    """Return a mistake for each key that a parameter with the distribution ``name`` lacks, or must not have."""
+    """Return a mistake for each key that a parameter with the distribution ``name`` must not have, or lacks.
+
+    The keys that it must not have come first, in alphabetical order. Returns [] if there are none of either.
+    """
     known = DISTRIBUTIONS[name]
-    named = block.distribution is not None
-    keys = block.model_fields_set
+    is_named_in_file = block.distribution is not None  # otherwise the name was inferred
+    keys = block.model_fields_set  # the keys that the file has
     found = []
     for key in sorted(keys - set(known.keys)):
         if key == "q" and f"q_{name}" in DISTRIBUTIONS:
@@ -296,14 +305,14 @@ def find_key_mistakes(block: ParameterBlock, name: Name) -> list[KeyMistake]:
         else:
             hint = ""
         takes = ", ".join((*known.required, *known.optional))
-        if named:
-            there = f"distribution {name}, which takes {takes}"
-        else:  # a name that was inferred is not in the file, so the keys are told from which it was
-            there = " and ".join(known.required)
-        found.append(KeyMistake(key, f"does not go with {there}", hint))
+        if is_named_in_file:
+            excluded_by = f"distribution {name}, which takes {takes}"
+        else:  # the message has the keys from which the name was inferred, as the file does not have the name
+            excluded_by = " and ".join(known.required)
+        found.append(KeyMistake(key, f"does not go with {excluded_by}", hint))
     for key in known.required:
         if key not in keys:
-            if named:
+            if is_named_in_file:
                 needs = f"distribution {name} needs it"
             else:  # of the inferred distributions, only ranges can lack a key
                 needs = "min and max go together"
@@ -312,13 +321,19 @@ def find_key_mistakes(block: ParameterBlock, name: Name) -> list[KeyMistake]:
 
 
 def build_domain(block: ParameterBlock, name: Name) -> Domain:
-    """Build the domain of a parameter whose keys fit the distribution ``name``. Raises `KeyMistake` for invalid values.
+    """Build the domain of a parameter, whose keys must be those of the distribution ``name`` (`find_key_mistakes`).
 
-    ``count`` and ``when`` are no part of the domain; a ``count`` above the number of values is a mistake.
+    ``count`` and ``when`` are no part of the domain. Raises `KeyMistake` for values of keys that make no domain, such
+    as ``min`` above ``max`` or a range without a multiple of ``q``, and for a ``count`` above the number of values of a
+    range.
     """
     known = DISTRIBUTIONS[name]
+    if "q" in known.optional:
+        quantum = block.q
+    else:
+        quantum = None
     try:
-        domain = known.build(block, block.q if "q" in known.optional else None)
+        domain = known.build(block, quantum)
     except KeyMistake:  # it is a ValueError, too
         raise
     except ValueError:  # from the domain itself, whose other requirements ``build`` has checked
@@ -336,7 +351,11 @@ def build_domain(block: ParameterBlock, name: Name) -> Domain:
 
 
 def domain_to_dict(domain: Domain) -> dict[str, Value]:
-    """Convert a domain to the keys of a sweep file, with the name of its distribution unless it is tied."""
+    """Convert a domain to the keys of a parameter in a sweep file, without ``count`` and ``when``.
+
+    The name of the distribution is one of the keys, unless the domain is tied. It may be another one than in the file
+    that the domain was read from: for bounds given as exponents, the bounds themselves are returned.
+    """
     match domain:
         case Constant(value):
             return {"distribution": "constant", "value": value}
@@ -355,7 +374,10 @@ def domain_to_dict(domain: Domain) -> dict[str, Value]:
 
 
 def _range_to_dict(domain: Range) -> dict[str, Value]:
-    """Convert the domain of a number to the keys of a sweep file; the ``q`` of an `IntUniform` is left out."""
+    """Convert the domain of a number to the keys of a sweep file.
+
+    The bounds of a `LogUniform` are written as they are, not as exponents. The ``q`` of an `IntUniform` is left out.
+    """
     match domain:
         case IntUniform(low, high, log=log):
             return {
@@ -376,15 +398,19 @@ def _range_to_dict(domain: Range) -> dict[str, Value]:
 
 
 def _quantized_to_dict(name: str, q: float | None, **numbers: float) -> dict[str, Value]:
-    """Return the keys of a range with the distribution ``name`` or, with ``q``, with its quantized form."""
+    """Return the keys of a range: its distribution, its ``numbers`` and, unless ``q`` is None, ``q``.
+
+    The distribution is ``name`` or, with ``q``, its quantized form, which has ``q_`` in front of the name.
+    """
     block: dict[str, Value] = {"distribution": name if q is None else f"q_{name}", **numbers}
     return block if q is None else {**block, "q": q}
 
 
-def _make_constant(block: ParameterBlock, _: float | None) -> Domain:
-    """Build a constant, or a tied parameter for a text that begins with "=" and names no distribution.
+def _make_constant(block: ParameterBlock, _q: float | None) -> Domain:
+    """Build a constant, or a tied parameter if the value is a text that begins with "=".
 
-    Raises `KeyMistake` if the expression after "=" is invalid.
+    If the block names its distribution, such a text is a constant as well. Raises `KeyMistake` if the expression after
+    "=" is invalid.
     """
     value = block.value
     # With `distribution: constant`, a text that begins with "=" is no expression.
@@ -398,8 +424,8 @@ def _make_constant(block: ParameterBlock, _: float | None) -> Domain:
         ) from None
 
 
-def _make_categorical(block: ParameterBlock, _: float | None) -> Domain:
-    """Build a choice among values. Raises `KeyMistake` if a value appears twice."""
+def _make_categorical(block: ParameterBlock, _q: float | None) -> Domain:
+    """Build a choice among values. Raises `KeyMistake` if a value appears twice; 1, 1.0 and true are different."""
     seen: set[str] = set()
     for value in block.values:
         if canonical(value) in seen:
@@ -410,10 +436,11 @@ def _make_categorical(block: ParameterBlock, _: float | None) -> Domain:
     return Categorical(block.values)
 
 
-def _make_weighted(block: ParameterBlock, _: float | None) -> Domain:
+def _make_weighted(block: ParameterBlock, _q: float | None) -> Domain:
     """Build a choice among values with probabilities.
 
-    Raises `KeyMistake` if a value appears twice, or if there is not one probability for each or their sum is not 1.
+    Raises `KeyMistake` if a value appears twice, if there is not one probability for each, or if their sum differs from
+    1 by more than 1e-6.
     """
     _make_categorical(block, None)  # only for its check
     if len(block.probabilities) != len(block.values):
@@ -425,7 +452,7 @@ def _make_weighted(block: ParameterBlock, _: float | None) -> Domain:
     return Categorical(block.values, block.probabilities)
 
 
-def _make_int_uniform(block: ParameterBlock, _: float | None) -> IntUniform:
+def _make_int_uniform(block: ParameterBlock, _q: float | None) -> IntUniform:
     """Build a range of whole numbers. Raises `KeyMistake` if a bound is not whole, or ``min`` is above ``max``."""
     low, high = block.min, block.max
     for end, number in (("min", low), ("max", high)):
@@ -435,7 +462,7 @@ def _make_int_uniform(block: ParameterBlock, _: float | None) -> IntUniform:
     return IntUniform(int(low), int(high))
 
 
-def _make_int_log_uniform_values(block: ParameterBlock, _: float | None) -> Domain:
+def _make_int_log_uniform_values(block: ParameterBlock, _q: float | None) -> Domain:
     """Build a range of whole numbers whose logarithm is uniform.
 
     Raises `KeyMistake` if a bound is below 1 or not whole, or if ``min`` is above ``max``.
@@ -451,7 +478,11 @@ def _make_int_log_uniform_values(block: ParameterBlock, _: float | None) -> Doma
 
 
 def _make_uniform(block: ParameterBlock, q: float | None) -> Domain:
-    """Build a range of numbers. Raises `KeyMistake` if ``min`` is above ``max`` or the width is not finite."""
+    """Build a range of numbers or, with ``q``, of its multiples.
+
+    Raises `KeyMistake` if ``min`` is above ``max`` or the width is too large for a float, and another ValueError if
+    there is no multiple of ``q`` between them.
+    """
     low, high = _get_bounds(block)
     if not math.isfinite(high - low):
         raise KeyMistake("max", f"{describe_value(block.max)}, too far from min")
@@ -459,9 +490,10 @@ def _make_uniform(block: ParameterBlock, q: float | None) -> Domain:
 
 
 def _make_log_uniform_values(block: ParameterBlock, q: float | None) -> Domain:
-    """Build a range of numbers whose logarithm is uniform.
+    """Build a range of numbers, or of multiples of ``q``, whose logarithm is uniform.
 
-    Raises `KeyMistake` if a bound is not positive, or ``min`` is above ``max``.
+    Raises `KeyMistake` if ``min`` is not positive or above ``max``, and another ValueError if there is no multiple of
+    ``q`` between them.
     """
     low, high = _get_bounds(block)
     if low <= 0:
@@ -474,29 +506,33 @@ def _make_log_uniform_values(block: ParameterBlock, q: float | None) -> Domain:
 
 
 def _make_log_uniform(block: ParameterBlock, q: float | None) -> Domain:
-    """Build a log-uniform range whose bounds are exponents of e. Raises `KeyMistake` as `_get_exponents` does."""
+    """Build a log-uniform range from e to the power of ``min`` to e to the power of ``max``.
+
+    Raises `KeyMistake` if the bounds cannot be exponents of e (`_get_exponents`), and another ValueError if there is no
+    multiple of ``q`` in the range.
+    """
     low, high = _get_exponents(block)
     return LogUniform(math.exp(low), math.exp(high), q)
 
 
-def _make_inv_log_uniform(block: ParameterBlock, _: float | None) -> Domain:
-    """Build a log-uniform range whose bounds are negated exponents of e.
+def _make_inv_log_uniform(block: ParameterBlock, _q: float | None) -> Domain:
+    """Build a log-uniform range from e to the power of ``-max`` to e to the power of ``-min``.
 
-    Raises `KeyMistake` as `_get_exponents` does.
+    Raises `KeyMistake` if the bounds cannot be exponents of e (`_get_exponents`).
     """
     low, high = _get_exponents(block)
     return LogUniform(math.exp(-high), math.exp(-low))
 
 
 def _make_normal(block: ParameterBlock, q: float | None) -> Domain:
-    """Build a normal distribution. Raises `KeyMistake` if its values could overflow."""
+    """Build a normal distribution. Raises `KeyMistake` if ``mu`` -+ 9 ``sigma`` is too large for a float."""
     if not math.isfinite(abs(block.mu) + 9 * block.sigma):
         raise KeyMistake("mu", "beyond the largest number with this sigma")
     return Normal(block.mu, block.sigma, q)
 
 
 def _make_log_normal(block: ParameterBlock, q: float | None) -> Domain:
-    """Build a log-normal distribution. Raises `KeyMistake` if its values could overflow."""
+    """Build a log-normal distribution. Raises `KeyMistake` if the absolute ``mu`` plus 9 ``sigma`` is 700 or more."""
     if abs(block.mu) + 9 * block.sigma >= 700:
         hint = "mu and sigma are those of the logarithm"
         raise KeyMistake(
@@ -510,7 +546,7 @@ def _make_beta(block: ParameterBlock, q: float | None) -> Domain:
 
 
 def _get_bounds(block: ParameterBlock) -> tuple[float, float]:
-    """Return both bounds as floats. Raises `KeyMistake` if the lower one is above the upper one."""
+    """Return ``min`` and ``max`` as floats. Raises `KeyMistake` if ``min`` is above ``max``."""
     if block.min > block.max:
         raise KeyMistake(
             "min", f"{describe_value(block.min)}, expected at most max, which is {block.max}"
@@ -519,10 +555,10 @@ def _get_bounds(block: ParameterBlock) -> tuple[float, float]:
 
 
 def _get_exponents(block: ParameterBlock) -> tuple[float, float]:
-    """Return both bounds as exponents of e.
+    """Return ``min`` and ``max`` as floats, after a check that they can be meant as exponents of e.
 
-    Raises `KeyMistake` if ``min`` is above ``max``, or for bounds that cannot be meant as exponents: one above 700 or
-    below -700, or both between 0 and 1.
+    Raises `KeyMistake` if ``min`` is above ``max``, if one is above 700 or below -700, or if they differ and lie
+    between 0 and 1, where 0 is excluded: those are probably the bounds of the values themselves.
     """
     low, high = _get_bounds(block)
     hint = f"real bounds go with distribution: {block.distribution}_values"

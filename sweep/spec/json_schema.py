@@ -23,34 +23,36 @@ def json_schema() -> Json:
         "$ref": "#/$defs/parameters",
         "description": properties["parameters"]["description"],
     }
+    blocks: Json = {}
+    # The names of parameters at the top of `parameters:`, and those within a group.
+    for block, name_pattern in (("parameters", NAME), ("nested", NAME_WITHIN)):
+        blocks[block] = {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": {"pattern": f"^{name_pattern}$"},
+            "additionalProperties": {"$ref": "#/$defs/parameter"},
+        }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Sweep file",
         **top,
         "required": list(REQUIRED),
         "not": {"required": ["metric", "metrics"]},  # not both
-        "$defs": {
-            **{
-                block: {
-                    "type": "object",
-                    "minProperties": 1,
-                    "propertyNames": {"pattern": f"^{name}$"},
-                    "additionalProperties": {"$ref": "#/$defs/parameter"},
-                }
-                for block, name in (("parameters", NAME), ("nested", NAME_WITHIN))
-            },
-            "parameter": _make_parameter_schema(),
-        },
+        "$defs": {**blocks, "parameter": _make_parameter_schema()},
     }
 
 
 def _make_parameter_schema() -> Json:
-    """Return the schema of a parameter, with rules for the keys of each distribution."""
-    leaf = _simplify_schema(get_schema(ParameterBlock))
+    """Return the schema of a parameter or of a group of parameters.
+
+    It has rules for the keys that go together: those of a group, and of each distribution, named or inferred.
+    """
+    single_parameter = _simplify_schema(get_schema(ParameterBlock))
     nested = {
         "$ref": "#/$defs/nested",
         "description": get_schema(ParameterGroup)["properties"]["parameters"]["description"],
     }
+    # A group has only the keys of one; any other parameter has keys that say what its values are.
     rules: list[Json] = [
         {
             "if": {"required": ["parameters"]},
@@ -89,11 +91,15 @@ def _make_parameter_schema() -> Json:
                 "then": {"propertyNames": {"enum": list(DISTRIBUTIONS[name].keys)}},
             }
         )
-    return {**leaf, "properties": {**leaf["properties"], "parameters": nested}, "allOf": rules}
+    properties = {**single_parameter["properties"], "parameters": nested}
+    return {**single_parameter, "properties": properties, "allOf": rules}
 
 
 def _remove_null(schema: Json) -> Json:
-    """Return a schema that does not allow null, for a key that is required."""
+    """Return a copy of a schema that does not allow null, for a key that is required.
+
+    ``schema`` must have alternatives, `anyOf`. If only one of them is left, its keys replace `anyOf`.
+    """
     alternatives = []
     for part in schema["anyOf"]:
         if part != {"type": "null"}:
@@ -108,7 +114,11 @@ def _remove_null(schema: Json) -> Json:
 
 
 def _simplify_schema(node: Any) -> Any:
-    """Return a copy of a schema without titles, null defaults, `discriminator` and `expected`, at any depth."""
+    """Return a copy of a schema without titles, null defaults, `discriminator` and `expected`, at any depth.
+
+    ``node`` may also be a list or a single value within a schema. A key of the sweep file that is called ``title``
+    stays.
+    """
     if isinstance(node, list):
         return [_simplify_schema(item) for item in node]
     if not isinstance(node, dict):

@@ -30,16 +30,19 @@ def load_spec(
 def load_spec_with_text(
     path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ
 ) -> tuple[Spec, str]:
-    """Return the sweep as `load_spec` does, and the file's text, without the assignments.
+    """Return the sweep as `load_spec` does, and the file's text as it was read, without the assignments.
 
-    The file is read only once, because a pipe cannot be read again.
+    The file is read only once, because a pipe cannot be read again. Raises InputError as `load_spec` does.
     """
     text = read_text(path)
     return parse_spec(text, str(path), assignments, environment.get(yaml_reader.VARIABLE, "")), text
 
 
 def read_text(path: Path | str) -> str:
-    """Return the text of a sweep file. Raises InputError if it cannot be read, is too large, or is not UTF-8."""
+    """Return the text of a sweep file, without a byte order mark.
+
+    Raises InputError if it cannot be read, has more than `MAX_SIZE_BYTES`, or is not UTF-8.
+    """
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -59,8 +62,9 @@ def read_text(path: Path | str) -> str:
 def find_trainable(text: str, assignments: Sequence[str], environment: str) -> str:
     """Return the trainable that a sweep file names after the assignments, even if the file has mistakes.
 
-    The arguments are those of `parse_spec`. Returns "" if no valid ``module:Name`` is named, if the text is not YAML,
-    or if quotes in ``environment`` are unbalanced.
+    The arguments are those of `parse_spec`. Assignments with mistakes are skipped. Returns "" if no valid
+    ``module:Name`` is named, if the text cannot be read as a YAML mapping, or if quotes in ``environment`` are
+    unbalanced.
     """
     try:
         document = parse_document(text, "")
@@ -90,7 +94,8 @@ def make_spec(
 ) -> Spec:
     """Return the sweep described by a mapping with the keys of a sweep file. Raises InputError with all mistakes.
 
-    Values may also be paths, tuples, sets, and NumPy scalars and arrays. The other arguments are those of `parse_spec`.
+    Values may also be paths, tuples, sets, and NumPy scalars and arrays. If ``given`` has values that a sweep file
+    cannot contain, only these are reported. The other arguments are those of `parse_spec`.
     """
     document = yaml_reader.make_document(given, source)
     document.check()  # a value that could not be converted is None, and would be found to be missing as well
@@ -98,7 +103,10 @@ def make_spec(
 
 
 def _resolve_document(document: Document, assignments: Sequence[str], environment: str) -> Spec:
-    """Apply the assignments to a document and return its sweep. Raises InputError with all mistakes."""
+    """Apply assignments to the data of a document, and return its sweep. Raises InputError with all mistakes.
+
+    Those in ``environment``, the content of ``SWEEP_SET``, are applied before ``assignments``.
+    """
     yaml_reader.apply_assignments(
         yaml_reader.split_assignments(environment), yaml_reader.VARIABLE, document
     )

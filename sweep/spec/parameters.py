@@ -60,7 +60,8 @@ class Entry:
     def references(self) -> dict[str, KeyPath]:
         """The places in the file of this parameter's references, by the name of the parameter that is referred to.
 
-        References are those in its condition, in the conditions of its groups and, if it is tied, in its expression.
+        References are those in its condition, in the conditions of its groups and, if it is tied, in its expression. A
+        parameter that appears in a condition and in the expression has its place in the condition.
         """
         tied = self.domain.expression.names if isinstance(self.domain, Tied) else ()
         return {**dict.fromkeys(sorted(tied), (*self.path, "value")), **self.tests}
@@ -70,10 +71,12 @@ def read_parameters(data: Mapping[str, Value], path: KeyPath, document: Document
     """Read the `parameters:` block; return its entries in file order, and add mistakes to the document.
 
     ``data`` is the block and ``path`` its place. Parameters whose own keys are invalid are included, with None as their
-    domain. Those with an invalid name, and a second one of the same name, are left out.
+    domain. Those with an invalid name, and a second one of the same name, are left out. Mistakes in how the parameters
+    refer to each other are added as well.
     """
     entries: dict[str, Entry] = {}
-    for entry in _read_group(data, path, Entry("", path), document):
+    whole_block = Entry("", path)  # without a name, which would be that of a group
+    for entry in _read_group(data, path, whole_block, document):
         if entry.name in entries:
             document.add_mistake(entry.path, f"a second parameter {entry.name!r}", at_key=True)
         else:
@@ -101,39 +104,48 @@ def _find_outer_name(name: str, entries: Mapping[str, Entry]) -> str | None:
 
 
 def note_unusual_values(entries: Sequence[Entry], document: Document) -> Iterator[str]:
-    """Yield notes on valid values that are probably not intended, such as an unquoted ``off`` or a list as value.
+    """Yield notes on valid values of parameters that are probably not intended.
 
-    A parameter has at most one note for all its words and one for its list.
+    They are words that YAML 1.1 reads differently, such as an unquoted ``off``, with one note for all of a parameter,
+    and the list of two values or more as the only value of a parameter that cannot be a list.
     """
     for entry in entries:
-        # The places of the values: those of a list or, without one, that of the only value.
-        value_paths = [path for path in document.values if path[:-1] == (*entry.path, "values")]
-        value_paths = value_paths or [(*entry.path, "value")]
-        positions = {path: document.values.get(path) for path in value_paths}
-        words = []  # those that YAML 1.1 reads differently, each with its value there
-        for position in positions.values():
-            if position in document.otherwise:
-                words.append(document.otherwise[position])
-        text_paths = []
-        for path in value_paths:
-            if isinstance(_get_value(document.data, path), str):
-                text_paths.append(path)
-        # In a list with other texts, as in [off, low, high], such a word is clearly meant as a text.
-        if words and all(positions[path] in document.otherwise for path in text_paths):
-            kind = "texts" if text_paths else "decimal numbers"
-            said = ", ".join(word for word, _ in words)
-            other = ", ".join(flow(value) for _, value in words)
-            # of the key `values` or `value`
-            place = document.place(value_paths[0][: len(entry.path) + 1])
-            yield (
-                f"{place}: {said}: {kind} here, by YAML 1.2, and {other} in W&B, by YAML 1.1; write {other} for these, "
-                "or quotes for texts"
-            )
+        yield from _note_words_of_yaml_1_1(entry, document)
         match entry.domain:
             # Two values or more; with one, there would be nothing to choose from, so a list is what is meant.
             case Constant(value=[_, _, *_] as value) if not _accepts_lists(entry.name):
                 what = f"one value, the list {shortened(flow(value), 60)}, in every trial"
                 yield f"{document.place((*entry.path, 'value'))}: {what}; did you mean values?"
+
+
+def _note_words_of_yaml_1_1(entry: Entry, document: Document) -> Iterator[str]:
+    """Yield one note if YAML 1.1, which W&B reads, has other values for some of a parameter's words; else nothing.
+
+    A list with other texts, as in ``[off, low, high]``, has none, because such a word is clearly meant as a text.
+    """
+    # The places of the values: those of a list or, without one, that of the only value.
+    value_paths = [path for path in document.values if path[:-1] == (*entry.path, "values")]
+    value_paths = value_paths or [(*entry.path, "value")]
+    positions = {path: document.values.get(path) for path in value_paths}
+    words = []  # those that YAML 1.1 reads differently, each with its value there
+    for position in positions.values():
+        if position in document.otherwise:
+            words.append(document.otherwise[position])
+    text_paths = []
+    for path in value_paths:
+        if isinstance(_get_value(document.data, path), str):
+            text_paths.append(path)
+    has_other_texts = any(positions[path] not in document.otherwise for path in text_paths)
+    if not words or has_other_texts:
+        return
+    kind = "texts" if text_paths else "decimal numbers"
+    said = ", ".join(word for word, _ in words)
+    other = ", ".join(flow(value) for _, value in words)
+    key_path = value_paths[0][: len(entry.path) + 1]  # of the key `values` or `value`
+    yield (
+        f"{document.place(key_path)}: {said}: {kind} here, by YAML 1.2, and {other} in W&B, by YAML 1.1; write {other} "
+        "for these, or quotes for texts"
+    )
 
 
 def _get_value(data: Value, path: KeyPath) -> Value:
@@ -149,12 +161,16 @@ def _get_value(data: Value, path: KeyPath) -> Value:
 
 
 def _accepts_lists(name: str) -> bool:
-    """Return whether ``name`` is a standard hyperparameter that can be a list."""
+    """Return whether ``name`` is a standard hyperparameter, perhaps a nested one, that can be a list."""
     return is_standard(name) and get_standard_bounds(name).accepts([1, 2])
 
 
 def check_grid(entries: list[Entry], document: Document) -> None:
-    """Add mistakes for parameters that a grid cannot enumerate, and for probabilities, which a grid would ignore."""
+    """Add mistakes for parameters that a grid cannot enumerate, and for probabilities, which a grid would ignore.
+
+    Without `count`, a grid cannot enumerate a range that is continuous or has too many values to list. Invalid
+    parameters, without a domain, are skipped.
+    """
     for entry in entries:
         match entry.domain:
             case None | Constant() | Tied() | Categorical(probabilities=None):
@@ -191,11 +207,17 @@ def _read_group(
     """Yield the entries of a block of parameters and of the groups in it; add mistakes to the document.
 
     ``data`` is the block at ``path``, and ``group`` an entry with the name and the condition of the group that holds
-    it. Parameters with an invalid name are left out; other invalid ones have no domain.
+    it, where the name is empty for the block of the whole file. Parameters with an invalid name are left out; other
+    invalid ones have no domain. Two entries may have the same name.
     """
     for key, value in data.items():
-        inner = replace(group, name=f"{group.name}.{key}" if group.name else key, path=(*path, key))
-        if not re.fullmatch(NAME_WITHIN if group.name else NAME, key):
+        if group.name:
+            full_name, pattern = f"{group.name}.{key}", NAME_WITHIN
+        else:
+            full_name, pattern = key, NAME
+        # The entry of the parameter, or of the group, that ``value`` describes; it has the condition of ``group``.
+        inner = replace(group, name=full_name, path=(*path, key))
+        if not re.fullmatch(pattern, key):
             hint = "letters, digits, _ and - make a name, which begins with no digit; dots separate levels"
             document.add_mistake(inner.path, "not a parameter's name", hint, at_key=True)
         elif not isinstance(value, dict):
@@ -216,10 +238,12 @@ def _read_group(
 
 
 def _read_parameter(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
-    """Return ``entry`` completed by the keys of one parameter; its domain is None if it is invalid.
+    """Return ``entry`` completed by the keys of one parameter; its domain is None if these are invalid.
 
-    Mistakes are added to the document.
+    ``data`` has the keys, and ``entry`` the name, the place and the condition of the groups around it. Mistakes are
+    added to the document.
     """
+    # Only mappings, and none under a key that a parameter has: a group without its key `parameters`.
     if data and all(isinstance(inner, dict) for inner in data.values()) and not data.keys() & _KEYS:
         hint = f"write {entry.path[-1]}: {{parameters: {{...}}}}"
         document.add_mistake(
@@ -271,9 +295,10 @@ def _with_condition(entry: Entry, when: When | None, document: Document) -> Entr
 def _check_references(
     entry: Entry, entries: Mapping[str, Entry], circles: set[frozenset[str]], document: Document
 ) -> None:
-    """Add mistakes for references to missing or later parameters, for circles, and for conditions that cannot hold.
+    """Add mistakes for references of ``entry`` to missing or later parameters, and for conditions that cannot hold.
 
-    ``circles`` contains the circles that were noted already; the new ones are added to it.
+    A reference in a circle of parameters is a mistake, too, once for each circle. ``circles`` contains the circles that
+    were noted already, each as the names of its parameters; the new ones are added to it.
     """
     names = list(entries)
     for name, path in entry.references.items():
@@ -300,7 +325,11 @@ def _check_references(
 
 
 def _find_references(start: str, goal: str, entries: Mapping[str, Entry]) -> list[str]:
-    """Return the parameters on a chain of references from ``start`` to ``goal``; [] if there is no such chain."""
+    """Return the parameters on a shortest chain of references from ``start`` to ``goal``, both included.
+
+    Returns [] if there is no such chain. Names that are not in ``entries`` are passed over, except ``start``, which
+    must be there.
+    """
     chains = [[start]]
     seen = {start}
     for chain in chains:  # the list grows during the loop; the first chain found is a shortest one

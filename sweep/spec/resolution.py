@@ -69,22 +69,25 @@ class SpecResolver:
 
     @property
     def learns(self) -> bool:
-        """Whether the file's method learns from the results of trials."""
+        """Whether the file's method learns from the results of trials; False if the file names no known method."""
         return self.method is not None and self.method.learns
 
     @property
     def enumerates(self) -> bool:
-        """Whether the file's method tries every combination of values."""
+        """Whether the file's method tries every combination of values; False if the file names no known method."""
         return self.method is not None and self.method.enumerates
 
     @property
     def is_population(self) -> bool:
-        """Whether the file's method trains a population."""
+        """Whether the file's method trains a population; False if the file names no known method."""
         return self.method is not None and self.method.population
 
     @property
     def epochs(self) -> int:
-        """The number of epochs of a trial without a parameter ``epochs``; `UNBOUNDED_EPOCHS` with minutes alone."""
+        """The number of epochs of a trial without a parameter ``epochs``.
+
+        It is `UNBOUNDED_EPOCHS` if the file has the key `minutes` but not the key `epochs`.
+        """
         is_bounded = self.file.minutes is None or "epochs" in self.document.data
         if is_bounded:
             return self.file.epochs
@@ -121,11 +124,14 @@ class SpecResolver:
         else:  # which is a mistake by itself: there are no parameters that constraints could be compared with
             texts = None
         objectives = [metric.name for metric in metrics]
-        read = configurations.read_constraints(texts, names, objectives, ("constraints",), document)
+        # Expressions, by their texts.
+        constraints = configurations.read_constraints(
+            texts, names, objectives, ("constraints",), document
+        )
         on_parameters = {}  # the other constraints are on metrics, and so not part of the space
-        for text, one in read.items():
-            if one.names <= set(names):
-                on_parameters[text] = one
+        for text, constraint in constraints.items():
+            if constraint.names <= set(names):
+                on_parameters[text] = constraint
         space = None
         if names and document.found == mistakes_before:
             with_beliefs = self.add_beliefs(
@@ -145,7 +151,9 @@ class SpecResolver:
             method=self.method.same_as or self.method.name,  # bayes is another name of tpe
             metrics=metrics,
             space=space,
-            constraints=tuple(one for text, one in read.items() if text not in on_parameters),
+            constraints=tuple(
+                constraint for text, constraint in constraints.items() if text not in on_parameters
+            ),
             epochs=self.epochs,
             minutes=file.minutes,
             early_terminate=rule,
@@ -182,15 +190,20 @@ class SpecResolver:
         file = self.file
         if file.method not in (None, AUTO) or "method" in self.wrong:
             return None
-        epochs = _find_constant_epochs(file)
+        epochs_of_parameter = _find_constant_epochs(file)  # None if there are none, or several
+        if epochs_of_parameter is None:
+            epochs = count_length(self.epochs)
+        else:
+            epochs = epochs_of_parameter
         return automatic.choose_automatically(
             # without a list there is one metric, named or not
             objectives=len(file.metrics or (0,)),
-            epochs=count_length(self.epochs) if epochs is None else epochs,
+            epochs=epochs,
+            # Minutes tell how long a trial is only if the file does not say its epochs.
             minutes=None if "epochs" in self.document.data else file.minutes,
             has_rule="early_terminate" in self.document.data,
             has_prior=bool(file.prior),
-            lengths_differ="epochs" in (file.parameters or {}) and epochs is None,
+            lengths_differ="epochs" in (file.parameters or {}) and epochs_of_parameter is None,
             # A budget in epochs cannot be compared with trials whose length is in minutes.
             budget_epochs=file.budget.epochs if self.epochs < UNBOUNDED_EPOCHS else None,
         )
@@ -198,10 +211,10 @@ class SpecResolver:
     def resolve_population(self, entries: list[Entry]) -> PopulationRules | None:
         """Return the settings of the block `population`, even if it has mistakes; None if the method has no population.
 
-        Without the block, the settings are the defaults. Adds mistakes for the block with another method, for an
-        interval that is not below the epochs, for names in ``perturb`` that are no parameters, and for what does not go
-        with a population: the keys in `NOT_WITH_A_POPULATION`, ``budget.trials`` and a parameter ``epochs``. Calls
-        `check_perturbed`, too.
+        Without the block, the settings are the defaults. Adds mistakes for the block with a method that has no
+        population, for an interval that is not below the epochs, for names in ``perturb`` that are no parameters, and
+        for what does not go with a population: the keys in `NOT_WITH_A_POPULATION`, ``budget.trials`` and a parameter
+        ``epochs``. It is a mistake, too, if copies have no parameter to change (`check_perturbed`).
         """
         file = self.file
         document = self.document
@@ -214,12 +227,12 @@ class SpecResolver:
             return None
         block = file.population or sweep_file.PopulationBlock()
         for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
-            said = getattr(file, key)
+            value = getattr(file, key)
             # `early_terminate: {type: none}` and a list of one metric change nothing.
-            says_nothing = isinstance(said, sweep_file.RULES["none"]) or (
-                key == "metrics" and said and len(said) == 1
+            changes_nothing = isinstance(value, sweep_file.RULES["none"]) or (
+                key == "metrics" and value and len(value) == 1
             )
-            if said != type(file).model_fields[key].default and not says_nothing:
+            if value != type(file).model_fields[key].default and not changes_nothing:
                 document.add_mistake(
                     (key,),
                     f"does not go with method {file.method}: {reason}",
@@ -261,15 +274,17 @@ class SpecResolver:
     ) -> None:
         """Add a mistake if the copies in a population have no parameter to change.
 
-        ``perturb`` are the parameters that `population.perturb` names; if it is empty, copies change numbers with a
-        range. If the method changes only such numbers, one of the names must be one.
+        ``perturb`` are the parameters that `population.perturb` names. If it is empty, copies change the numbers with a
+        range, of which there must be one. If ``method`` changes only such numbers, as pb2 does, at least one of the
+        names must be one.
         """
-        numbers = set()
+        numbers = set()  # names of the parameters that are numbers with a range
         for entry in entries:
             if isinstance(entry.domain, Range):
                 numbers.add(entry.name)
         # both messages begin so
         what_begins = f"{method.name} moves numbers that have a range, and "
+        # the methods whose copies may change parameters of any kind
         others = _join_method_names(
             one for one in SEARCHED if one.population and not one.moves_numbers_only
         )
@@ -287,7 +302,8 @@ class SpecResolver:
     def add_beliefs(self, found: list[Parameter]) -> tuple[Parameter, ...]:
         """Return the parameters with the author's beliefs (`prior`) added; add mistakes for invalid beliefs.
 
-        A `prior` is also a mistake if the method does not use it.
+        The belief of a parameter that `prior` does not name is None. A `prior` is also a mistake if the method does not
+        use it.
         """
         file, document = self.file, self.document
         if file.prior and self.method is not None and not self.method.uses_prior:
@@ -301,8 +317,9 @@ class SpecResolver:
     def collect_places(self, entries: list[Entry]) -> dict[str, str]:
         """Return places in the file, as texts such as ``file:line:column: path``, for later messages.
 
-        A parameter is found by its name. A value of `baseline` or `start_with` and the name of a metric are found by
-        their path, such as ``baseline.lr``, ``start_with[0].lr`` or ``metrics[0].name``.
+        The keys are the names of parameters, and the paths of values of `baseline` and `start_with` and of the names of
+        metrics, such as ``baseline.lr``, ``start_with[0].lr``, ``metric.name`` or ``metrics[0].name``. The place of
+        what an assignment has set is the assignment.
         """
         found = {}
         named: list[KeyPath] = [
@@ -330,6 +347,7 @@ class SpecResolver:
         Of a metric, ``impute_while_running`` is among them unless it is false, and ``impute`` if the method does not
         learn. They are written as ``metric.impute`` or, for any of the list ``metrics``, as ``metrics.impute``.
         """
+        # each metric with the key that it stands under
         named = [
             ("metric", self.file.metric),
             *(("metrics", metric) for metric in self.file.metrics or ()),
@@ -346,12 +364,15 @@ class SpecResolver:
         return tuple(dict.fromkeys(keys))  # each key once, though several metrics may have it
 
     def add_missing_key(self, key: str, hint: str = "") -> None:
-        """Add a mistake for a missing key, which says what is expected."""
+        """Add a mistake for a missing top-level key, which says what is expected; ``hint`` follows if not empty."""
         expected = describe_expected(get_schema(SweepFile)["properties"][key])
         self.document.add_mistake((key,), f"missing, expected {expected}", hint)
 
     def check_seeds(self) -> None:
-        """Add a mistake if the last seed that repeats and `confirm` use is too large."""
+        """Add a mistake if the last seed that repeats and `confirm` use is above `MAX_SEED`.
+
+        Nothing is checked if one of the keys `seed`, `repeats` and `confirm` is invalid.
+        """
         file = self.file
         # Repeats use the seeds from ``seed`` on, and `confirm` those that follow.
         last_seed = file.seed + file.repeats - 1 + (file.confirm.seeds if file.confirm else 0)
@@ -364,13 +385,14 @@ class SpecResolver:
             )
 
     def check_required(self) -> None:
-        """Add a mistake for each required key that is missing."""
+        """Add a mistake for each required key that is missing or null."""
         for key in REQUIRED:
             if getattr(self.file, key) is None and key not in self.wrong:
-                program = key == "trainable" and "program" in self.document.data
-                self.add_missing_key(
-                    key, "W&B's program is not run; name a class instead" if program else ""
-                )
+                if key == "trainable" and "program" in self.document.data:
+                    hint = "W&B's program is not run; name a class instead"
+                else:
+                    hint = ""
+                self.add_missing_key(key, hint)
 
     def check_notify(self) -> None:
         """Add the mistakes in each receiver of notices, such as a key without another one that it needs.
@@ -390,10 +412,10 @@ class SpecResolver:
             self.document.add_mistake(("warm_start",), what, hint, at_key=True)
 
     def resolve_name(self) -> str:
-        """Return the name of the results folder: the name in the file or, without one, the stem of the file's path.
+        """Return the name of the results folder: the name in the file or, without a valid one, the stem of its path.
 
         Each run of characters other than A-Z, a-z, 0-9, ".", "_" and "-" becomes one "-", and "-" at the ends is
-        removed. Adds a mistake if the stem is no valid name.
+        removed. Adds a mistake if the file has no name and the stem is no valid one.
         """
         name = self.file.name or Path(self.document.source).stem
         # A name from the file has been validated already, but the stem of its path has not.
@@ -407,9 +429,9 @@ class SpecResolver:
         """Return the metrics, or ``val_loss`` to be minimized if the file names none; add mistakes to the document.
 
         Mistakes are ``metrics`` beside ``metric``, metrics that are named twice, and keys that do not go with several
-        (`check_single_objective`). A file that names none has a mistake only if its method or its rule compares trials
-        while the sweep runs. Adds a note for a metric without a goal whose name suggests that larger is better, and for
-        a target of any metric but the first.
+        (`check_single_objective`). A file that names none has a mistake only if it has `early_terminate`, or a method
+        that learns or has a population. Adds a note for a metric without a goal whose name suggests that larger is
+        better, and for a target of any metric but the first.
         """
         file, document = self.file, self.document
         named: list[tuple[KeyPath, Metric]] = [(("metric",), file.metric)] if file.metric else []
@@ -451,7 +473,11 @@ class SpecResolver:
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 
     def check_exclusive_settings(self) -> None:
-        """Add mistakes for settings that exclude each other with any number of workers."""
+        """Add mistakes for settings that exclude each other with any number of workers.
+
+        These are ``gpus: auto`` with one trial at a time, ``jit_compile: true`` with `deterministic` or `run_eagerly`,
+        what does not go with `fuse` (`check_fused`), and the strategy `tpu` with GPUs.
+        """
         training = self.file.training
         resources = self.file.resources
         if resources.gpus == "auto" and resources.max_concurrent == 1:
@@ -479,7 +505,9 @@ class SpecResolver:
     def check_workers(self) -> None:
         """Add mistakes for settings that are not possible for a trial with several workers.
 
-        Nothing is checked for the strategy `parameter_server`, which has a check of its own.
+        These are a share of a GPU and, in `training`, the loop `fit`, ``jit_compile: true``, strategies for one process
+        or one device, and ways to sum gradients within one process. Nothing is checked for trials with one worker, and
+        for the strategy `parameter_server`, which has a check of its own.
         """
         training = self.file.training
         resources = self.file.resources
@@ -518,7 +546,10 @@ class SpecResolver:
             )
 
     def check_minutes(self) -> None:
-        """Add mistakes for keys that cannot be combined with `minutes`."""
+        """Add a mistake for each setting that cannot be combined with `minutes`; none if the file does not have it.
+
+        These are a parameter `epochs`, a population, `training.fuse`, and several workers a trial.
+        """
         file = self.file
         if file.minutes is None:
             return
@@ -532,13 +563,20 @@ class SpecResolver:
             ),
             "several workers a trial, which would each go by a clock of their own": several,
         }
-        for reason in (reason for reason, there in reasons.items() if there):
-            self.document.add_mistake(
-                ("minutes",), f"does not go with {reason}", "write epochs in its place", at_key=True
-            )
+        for reason, applies in reasons.items():
+            if applies:
+                self.document.add_mistake(
+                    ("minutes",),
+                    f"does not go with {reason}",
+                    "write epochs in its place",
+                    at_key=True,
+                )
 
     def check_stop_when(self) -> None:
-        """Add a mistake for a `stop_when` without any condition, or for one on the gain with a population."""
+        """Add a mistake for a `stop_when` without any condition, or for one on the gain with a population.
+
+        A file without `stop_when` has none.
+        """
         when = self.file.stop_when
         if when is None:
             return
@@ -556,12 +594,17 @@ class SpecResolver:
             )
 
     def check_fused(self) -> None:
-        """Add mistakes for settings that cannot be combined with `training.fuse`."""
+        """Add a mistake for each setting that cannot be combined with `training.fuse`; none without it.
+
+        These are several workers or GPUs a trial, ``gpus: auto``, parameter servers, and in `training` the loop `fit`,
+        `run_eagerly` and ``jit_compile: true``.
+        """
         training = self.file.training
         resources = self.file.resources
         if not training.fuse:
             return
-        whats = {
+        # The reasons, and whether each applies.
+        reasons = {
             "a trial has several workers": resources.workers > 1
             or training.strategy == "parameter_server",
             "loop fit trains them one at a time": training.loop == "fit",
@@ -570,13 +613,17 @@ class SpecResolver:
             "gpus auto shares a GPU between processes": resources.gpus == "auto",
             "a trial has several GPUs": resources.most_gpus > 1,
         }
-        for what in (what for what, there in whats.items() if there):
-            self.document.add_mistake(
-                ("training", "fuse"), f"{training.fuse}, and {what}", "leave out one of them"
-            )
+        for reason, applies in reasons.items():
+            if applies:
+                self.document.add_mistake(
+                    ("training", "fuse"), f"{training.fuse}, and {reason}", "leave out one of them"
+                )
 
     def check_reduction(self) -> None:
-        """Add a mistake for a hierarchical copy over an odd number of GPUs, of which TensorFlow ignores the last."""
+        """Add a mistake for a hierarchical copy over an odd number of GPUs, of which TensorFlow ignores the last.
+
+        Only trials with one worker and more than one GPU are checked.
+        """
         gpus = self.file.resources.most_gpus
         workers = self.file.resources.workers
         if (
@@ -593,7 +640,10 @@ class SpecResolver:
             )
 
     def check_held_out(self, metrics: tuple[Metric, ...]) -> None:
-        """Add mistakes for uses of validation data with `all_data`, which leaves no validation data."""
+        """Add mistakes for uses of validation data with `all_data`, which leaves no validation data.
+
+        These are `training.patience`, and metrics whose names begin with ``val_``, with one mistake for all of them.
+        """
         if not self.file.training.all_data:
             return
         named = []
@@ -625,7 +675,11 @@ class SpecResolver:
                 )
 
     def check_single_objective(self) -> None:
-        """Add mistakes for keys that do not work with several metrics; call it only if the file names several."""
+        """Add mistakes for keys that do not work with several metrics; call it only if the file names several.
+
+        These are `stop_when`, `training.patience`, `confirm`, and a method or a rule of `early_terminate` that compares
+        trials by a single metric.
+        """
         file, document = self.file, self.document
         method = self.method
         # For a population, `resolve_population` adds the mistake.
@@ -633,7 +687,7 @@ class SpecResolver:
             what = f"{method.name} optimizes a single metric, but metrics lists several"
             others = sorted(one.name for one in SEARCHED if one.learns and one.several_objectives)
             document.add_mistake(("method",), what, f"use {join_words(others, 'or')}")
-        # a rule of the user's own is made of all objectives
+        # "none" also for a rule of the user's own, which has no type and is given all objectives
         kind = getattr(file.early_terminate, "type", "none")
         if not RULES[kind].scheduler_of_several:
             what = f"{kind} compares trials by a single metric, but metrics lists several"
@@ -656,8 +710,9 @@ class SpecResolver:
     def check_space(self, space: Space, entries: list[Entry]) -> None:
         """Check that the space can be searched, read `start_with` and `baseline`, and add mistakes to the document.
 
-        Sets `starts` and `baseline`, unless the space has mistakes. The budget is checked, too. Adds a note if neither
-        the space nor `run_cap` nor the budget ends the sweep, unless there are mistakes.
+        It is a mistake if the space does not have what the method needs, or if no configuration meets the constraints.
+        Sets `starts` and `baseline`, unless the space has mistakes. The budget is checked, too (`check_budget`). Adds a
+        note if neither the method nor the space nor `run_cap` nor the budget ends the sweep, unless there are mistakes.
         """
         file = self.file
         document = self.document
@@ -699,8 +754,8 @@ class SpecResolver:
     def _map_expressions(self, space: Space, entries: list[Entry]) -> dict[str, KeyPath]:
         """Return a mapping from the text of each constraint and each tied value to its path in the file.
 
-        Constraints on metrics are left out, as they are not part of the space. A text that appears several times has
-        the path of its first appearance.
+        The text of a tied value is without its "=". Constraints on metrics are left out, as they are not part of the
+        space. A text that appears several times has the path of its first appearance, constraints first.
         """
         places: dict[str, KeyPath] = {}
         texts_in_space = {one.text for one in space.constraints}
@@ -715,7 +770,8 @@ class SpecResolver:
     def check_budget(self) -> None:
         """Add a mistake for a budget that can never be used up.
 
-        These are GPU-hours and money without GPUs, and money without a price.
+        These are GPU-hours and money without GPUs, and money without a price. Nothing is checked if `resources` or
+        `budget` is invalid.
         """
         budget = self.file.budget
         resources = self.file.resources
@@ -734,9 +790,10 @@ class SpecResolver:
     def resolve_early_termination(self, entries: list[Entry]) -> EarlyTermination:
         """Return the rule for early stopping; add mistakes if it cannot act on the trials.
 
-        It is the rule that ``auto`` chose or that the file describes, `NoTermination` if it has none. If the file does
-        not set the first rung, the rule may get one that suits the longest trial. Adds a note if trials may still be
-        paused when the sweep ends.
+        It is the rule that ``auto`` chose or that the file describes, and `NoTermination` if there is none or if its
+        keys are a mistake. If the file does not set the first rung, its rule may get one that suits the longest trial
+        (`set_first_rung`). Adds a note if the rule pauses trials and the file limits no number of configurations, so
+        that trials may still be paused when the sweep ends.
         """
         file, document = self.file, self.document
         before = document.found
@@ -774,27 +831,28 @@ class SpecResolver:
         """Return the rule with the first rung that suits ``epochs``, the length of the longest trial.
 
         The rule is returned unchanged if the file sets the first rung, or if this kind of rule has no such default with
-        the file's method. For a method that learns, a note is added if the first rung is so early that the ranks say
-        little about the end.
+        the file's method, as `NoTermination` and a rule of the user's own. For a method that learns, a note is added if
+        the first rung is so early that the ranks say little about the end.
         """
         if isinstance(rule, Own | NoTermination):
             return rule
         learning = self.learns
-        follows = rule.first_rung_by_epochs
+        when_by_epochs = rule.first_rung_by_epochs  # "never", "if learning" or "always"
         if not self.names_first_rung and (
-            follows == "always" or (follows == "if learning" and learning)
+            when_by_epochs == "always" or (when_by_epochs == "if learning" and learning)
         ):
             first_rung = {"min_iter": default_first_rung(rule, epochs)}
             rule = replace(rule, **first_rung)
         # () if the rule never acts, which is a mistake by itself
-        acting = compute_decision_epochs(rule, epochs)
-        ranking = earliest_ranking_epoch(rule, epochs)
-        if learning and acting and acting[0] < ranking:
+        decision_epochs = compute_decision_epochs(rule, epochs)
+        # the first epoch at which the ranks of trials predict those at the end
+        ranking_epoch = earliest_ranking_epoch(rule, epochs)
+        if learning and decision_epochs and decision_epochs[0] < ranking_epoch:
             if self.names_first_rung:
-                hint = f"write min_iter: {ranking}, or leave it out"
+                hint = f"write min_iter: {ranking_epoch}, or leave it out"
             else:
                 hint = "let it begin later"
-            place = self.describe_place(acting[0], epochs)
+            place = self.describe_place(decision_epochs[0], epochs)
             self.notes.append(
                 f"early_terminate: {rule.type} decides after {place}; ranks may say little so "
                 f"early, and {self.file.method} then prefers what starts quickly; {hint}"
@@ -823,7 +881,8 @@ class SpecResolver:
     def find_longest_epochs(self, entries: list[Entry]) -> int:
         """Return the epochs of the longest trial; add a mistake if a parameter ``epochs`` has unsuitable values.
 
-        Without such a parameter, they are the file's, or `UNBOUNDED_EPOCHS` if only `minutes` ends trials. If the
+        Suitable values are whole numbers from 1 to `MAX_EPOCHS`, in a list or a range that is not too long to list.
+        Without such a parameter, the epochs are the file's, or `UNBOUNDED_EPOCHS` if only `minutes` ends trials. If the
         parameter has a condition, the file's epochs count as well. After a mistake, the file's epochs are returned.
         """
         entry = next((entry for entry in entries if entry.name == "epochs"), None)
@@ -848,8 +907,8 @@ class SpecResolver:
 def _find_constant_epochs(file: SweepFile) -> int | None:
     """Return the number of epochs if a parameter ``epochs`` gives the same number to all trials; None otherwise.
 
-    It is the `value` of the parameter, or the only one of its `values`. The result is also None for a range of one
-    number, and for a parameter with a condition.
+    It is the `value` of the parameter, or the only one of its `values`, if this is a whole number of at least 1. The
+    result is also None without such a parameter, for a range of one number, and for a parameter with a condition.
     """
     match (file.parameters or {}).get("epochs"):
         case {"when": _}:

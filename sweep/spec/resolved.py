@@ -89,7 +89,10 @@ class Spec:
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """The metrics with their directions; the first one is the main objective."""
+        """The metrics as objectives, in the order of the file; the first one is the main objective.
+
+        Each has its goal, what a failed trial counts as, the constraints on metrics, and the others by name and goal.
+        """
         plain = []  # the metrics by name and goal alone, for the `others` of each
         for metric in self.metrics:
             plain.append(Objective(metric.name, metric.goal))
@@ -103,7 +106,10 @@ class Spec:
 
     @cached_property
     def trials(self) -> int | None:
-        """The number of configurations to try; None if neither the space nor the file limits it."""
+        """The number of configurations to try: the smallest of `size` and the limits of the file (`caps`).
+
+        None if none of them limits it. Raises InputError for a grid that is too large to count, even if it is limited.
+        """
         if self.size is None:
             bounds = [*self.caps.values()]
         else:
@@ -112,10 +118,11 @@ class Spec:
 
     @cached_property
     def size(self) -> int | None:
-        """The number of configurations of the method without any limit; None if infinite or too large to count.
+        """The number of configurations that the method would try without `run_cap` and budget; None if infinite.
 
-        For a grid, configurations of `start_with` that are no points of it are counted in addition. For a population it
-        is the number of trials if no member fails. Raises InputError for a grid that is too large to count.
+        For a population it is the number of trials if no member fails. For a grid it is that of its points and of those
+        configurations of `start_with` that are no points of it; InputError is raised if they are too many to count. For
+        other methods it is the number of points of the space, and None as well if they are too many to count.
         """
         if self.population is not None:
             return self.population.most_trials
@@ -205,12 +212,15 @@ class Spec:
         """Return the maximum number of epochs of a trial with these parameters: its ``epochs``, or the sweep's.
 
         It is `UNBOUNDED_EPOCHS` if only `minutes` ends the trial. Raises TypeError if the parameter ``epochs`` is no
-        whole number.
+        int, such as 2.0 or None.
         """
         return trial_epochs(params, self.epochs)
 
     def trial_length(self, params: Params) -> int:
-        """Return the length of a trial with these parameters: its epochs, or 100 if only `minutes` ends it."""
+        """Return the length of a trial with these parameters: its epochs, or 100 if only `minutes` ends it.
+
+        Raises TypeError if the parameter ``epochs`` is no int.
+        """
         return count_length(self.trial_epochs(params))
 
     def to_json_dict(self) -> dict[str, Value]:
@@ -269,14 +279,15 @@ class Spec:
 
 def _population_to_dict(rules: PopulationRules) -> dict[str, Value]:
     """Return the block `population` as plain data, with all its keys."""
-    said = ("size", "interval", "quantile", "resample")
-    return {**{name: getattr(rules, name) for name in said}, "perturb": list(rules.perturb)}
+    keys = ("size", "interval", "quantile", "resample")
+    return {**{key: getattr(rules, key) for key in keys}, "perturb": list(rules.perturb)}
 
 
 def _notify_to_dict(receivers: Sequence[Notify]) -> dict[str, Value]:
-    """Return a mapping with the key `notify`; an empty one without receivers, so that older sweeps stay unchanged.
+    """Return a mapping whose only key is `notify`, with a list of the receivers' blocks.
 
-    Keys of a receiver that have their default are left out.
+    It is empty without receivers, so that older sweeps stay unchanged. Keys of a receiver that have their default are
+    left out.
     """
     if not receivers:
         return {}
@@ -284,15 +295,16 @@ def _notify_to_dict(receivers: Sequence[Notify]) -> dict[str, Value]:
 
 
 def _prior_to_dict(space: Space) -> dict[str, Value]:
-    """Return the block `prior` as plain data: value and confidence by parameter; empty without beliefs."""
-    beliefs = {}
+    """Return the block `prior` as plain data: value and confidence by parameter.
+
+    Parameters without a belief are left out.
+    """
+    prior: dict[str, Value] = {}
     for parameter in space.parameters:
-        beliefs[parameter.name] = parameter.belief
-    return {
-        name: {"value": one.value, "confidence": one.confidence}
-        for name, one in beliefs.items()
-        if one
-    }
+        belief = parameter.belief
+        if belief:
+            prior[parameter.name] = {"value": belief.value, "confidence": belief.confidence}
+    return prior
 
 
 def make_trial_file(
@@ -326,7 +338,8 @@ def make_trial_file(
     absent: tuple[Value, ...] = ({}, [], "", None)
     kept = {}
     for key, value in keys.items():
-        if value not in absent and _DEFAULTS.get(key) != value:
+        has_default = _DEFAULTS.get(key) == value  # of ``max_restarts`` and ``retries`` alone
+        if value not in absent and not has_default:
             kept[key] = value
     return kept
 
@@ -334,11 +347,12 @@ def make_trial_file(
 def write_keys(spec: Spec, keys: Iterable[str]) -> dict[str, Value]:
     """Return the values of top-level keys in the form of a sweep file.
 
-    Keys with an empty value are left out, except a ``confirm`` with its defaults. Defaults within blocks such as
-    ``resources`` are left out, but not those of other keys or of ``training``. With the key "metrics", a single metric
-    is returned as ``metric``.
+    Keys with an empty value are left out, except a ``confirm`` with its defaults. Defaults within ``resources``,
+    ``budget``, ``stop_when``, ``checkpoint``, ``confirm``, ``notify`` and each metric are left out, but not those of
+    other keys, of ``training``, and a metric's goal. With the key "metrics", a single metric is returned as ``metric``.
     """
     content = spec.to_json_dict()
+    # those that are written without their defaults
     blocks: dict[str, Block | None] = {
         "resources": spec.resources,
         "budget": spec.budget,
@@ -367,9 +381,10 @@ def write_keys(spec: Spec, keys: Iterable[str]) -> dict[str, Value]:
 
 
 def format_sweep_file(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
-    """Format a sweep file: comments, then a line for each key and each parameter.
+    """Return the text of a sweep file: comments, then a line for each key and each parameter.
 
-    Each line of a comment gets ``# `` in front; keys keep their order.
+    Each line of a comment gets ``# `` in front, and what is unprintable in it is removed or escaped (`printable`).
+    Keys keep their order. The text ends with a line break.
     """
     lines = []
     for comment in comments:
@@ -386,7 +401,11 @@ def format_sweep_file(keys: Mapping[str, Value], comments: Sequence[str]) -> str
 
 
 def _resolve_training(spec: Spec, seed: int) -> Value:
-    """Return the keys of `training` that differ from their default, and the sweep's data seed if it is not ``seed``."""
+    """Return the keys of `training` that differ from their default.
+
+    If the data seed of the sweep is not ``seed``, it is among them as ``data_seed``, even if the sweep's file does not
+    set it.
+    """
     changed = {}
     for key, value in spec.training.items():
         if value != _TRAINING.get(key):
@@ -397,7 +416,10 @@ def _resolve_training(spec: Spec, seed: int) -> Value:
 
 
 def _write_constant(value: Value) -> Value:
-    """Return the block of a parameter with this one value."""
+    """Return the block of a parameter with this one value.
+
+    For a text that begins with "=" it names the distribution, without which such a text would be an expression.
+    """
     if isinstance(value, str) and value.startswith("="):
         return {"distribution": "constant", "value": value}
     return {"value": value}

@@ -64,7 +64,8 @@ class Method:
     def load_searcher(self) -> Callable[..., Any]:
         """Import and return the class or function that creates the searcher.
 
-        Raises ImportError or AttributeError if it does not exist, and ValueError for ``auto``, which has none.
+        Raises ImportError or AttributeError if it does not exist, and ValueError for ``auto``, which has none. Errors
+        of the imported module are passed on.
         """
         made: Callable[..., Any] = pkgutil.resolve_name(self.searcher)
         return made
@@ -167,9 +168,10 @@ STANDALONE = tuple(row for row in SEARCHED if row.is_standalone)
 
 
 def find_method(name: str) -> Method:
-    """Return the method with this name; ``module:Name`` is a method with a searcher of the user's own.
+    """Return the method with this name from `METHODS`, or a new one for a searcher of the user's own.
 
-    The searcher is not imported. Raises KeyError for any other name that is not in `METHODS`.
+    A name with a colon, ``module:Name``, is that of a searcher of the user's own, which is not imported here; its
+    method learns. Raises KeyError for any other name that is not in `METHODS`.
     """
     if ":" in name:
         return Method(name=name, chooses="", searcher=name, learns=True)

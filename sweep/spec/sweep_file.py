@@ -40,7 +40,8 @@ from sweep.text import counted, join_words
 def _make_block(rule: type[early_terminate.Rule]) -> type[Block]:
     """Create the pydantic model of an early-stopping rule, with ``type`` and the rule's fields as keys.
 
-    The default of ``min_iter`` is None, because it depends on the method; the others are those of the rule.
+    The limits of each key are those in the field's metadata. The default of ``min_iter`` is None, because it depends on
+    the method; the others are those of the rule. A key whose default is None may be null.
     """
     keys: dict[str, Any] = {"type": (Literal[rule.type], ...)}
     kinds = get_type_hints(rule)
@@ -112,8 +113,9 @@ def check_rule_can_act(
 ) -> None:
     """Add a mistake if a rule, or one of its brackets, can never act on a trial of ``epochs`` epochs.
 
-    ``path`` is the place of the rule. ``length`` describes the epochs in the message. ``is_default`` says that the file
-    does not set the number of epochs.
+    ``path`` is the place of the rule; the mistake is at its key for the first rung or for the brackets. ``length``
+    describes the epochs in the message, by default as a number of epochs. ``is_default`` says that the file does not
+    set the number of epochs. A rule that never acts by design, and one of the user's own, has no mistake.
     """
     length = length or counted(epochs, "epoch")
     if is_default:
@@ -137,7 +139,11 @@ def check_rule_can_act(
 
 
 def rule_to_dict(rule: EarlyTermination) -> Value:
-    """Return a rule as the value of `early_terminate` in a sweep file: a mapping, or ``module:Name`` for one's own."""
+    """Return a rule as the value of `early_terminate` in a sweep file.
+
+    That is ``module:Name`` for a rule of the user's own, and otherwise a mapping with its type and all keys that are
+    not None.
+    """
     if isinstance(rule, early_terminate.Own):
         return rule.target
     return {
@@ -440,7 +446,8 @@ NOT_SERVED = {
 def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: Document) -> None:
     """Add mistakes for settings that cannot be combined with parameter servers.
 
-    The strategy without any server is a mistake as well, and so are servers without the strategy.
+    The strategy `parameter_server` without any server is a mistake as well, and so are servers without the strategy. A
+    file with neither has none. ``entries`` are the parameters of the file.
     """
     training = file.training
     resources = file.resources
@@ -469,7 +476,10 @@ def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: 
 
 
 def _check_served_training(training: Training, document: Document) -> None:
-    """Add mistakes for keys of `training` that cannot be combined with parameter servers."""
+    """Add mistakes for keys of `training` that cannot be combined with parameter servers.
+
+    They are the loop `fit`, mixed precision, ``jit_compile: true``, and `cross_device` unless it is ``auto``.
+    """
     if training.loop == "fit":
         what = "fit, which in Keras 3 knows no parameter servers"
         document.add_mistake(("training", "loop"), what, "leave loop out")
@@ -487,7 +497,10 @@ def _check_served_training(training: Training, document: Document) -> None:
 
 
 def _check_served_entry(entry: Entry, document: Document) -> None:
-    """Add a mistake if a parameter, or a value of `optimizer`, cannot be used with parameter servers."""
+    """Add a mistake if a parameter, or a value of `optimizer`, cannot be used with parameter servers.
+
+    Of several such values of `optimizer`, the first one is named. Values that cannot be listed are not checked.
+    """
     name = entry.name.partition(".")[0]  # of a nested one such as layer_rates.dense, the outer name
     if name in NOT_SERVED:
         document.add_mistake(
@@ -507,5 +520,5 @@ def _check_served_entry(entry: Entry, document: Document) -> None:
 
 
 def _normalize_optimizer_name(value: object) -> str:
-    """Return a name in lower case without underscores, as optimizers are compared."""
+    """Return a name, or the text of any other value, in lower case without underscores, as optimizers are compared."""
     return str(value).lower().replace("_", "")

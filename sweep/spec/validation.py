@@ -60,9 +60,9 @@ class Document:
         return f"{self.source}:{mark.line}:{mark.column}"
 
     def add_text_mistake(self, mark: TextPosition, what: str, hint: str = "") -> None:
-        """Add a mistake in the text itself.
+        """Add a mistake in the text itself, at the position ``mark``.
 
-        Later mistakes in the value or key at the same position are suppressed, because they follow from it.
+        `add_mistake` only counts later mistakes in the value or key at the same position, because they follow from it.
         """
         self.faulty.add(mark)
         self._add(mark, self.where(mark), what, hint)
@@ -72,8 +72,9 @@ class Document:
     ) -> None:
         """Add a mistake in the value at ``path`` or, with ``at_key``, in its key.
 
-        If the value is missing, the mistake has the position of the block around it. A mistake at the position of a
-        mistake in the text itself is only counted in `found`.
+        If the value is missing, the mistake has the position of the block around it; for a value from an assignment,
+        messages show the assignment. A mistake at the position of a mistake in the text itself is only counted in
+        `found`.
         """
         mark, where = self._find_place(path, at_key=at_key)
         if mark in self.faulty:
@@ -100,9 +101,10 @@ class Document:
         raise AssertionError("a mistake was noted")
 
     def override(self, path: KeyPath, typed: str) -> None:
-        """Record that the value at ``path`` comes from an assignment, and forget the positions of what stood there.
+        """Record that the value at ``path`` comes from an assignment; the value itself is not changed here.
 
-        ``typed`` is the assignment as the user has typed it, which messages show in place of a position.
+        The positions of what stood there, and of all within it, are forgotten. ``typed`` is the assignment as the user
+        has typed it, which messages show in place of a position.
         """
         self.overrides[path] = typed
         for marks in (self.keys, self.values):
@@ -111,7 +113,7 @@ class Document:
                 del marks[inner]
 
     def _add(self, mark: TextPosition, where: str, what: str, hint: str) -> None:
-        """Add a mistake to the list and count it; each of its texts is put on one line and shortened."""
+        """Add a mistake to the list and count it; each of its texts is put on one line and shortened (`one_line`)."""
         self.found += 1
         self.mistakes.append((mark, Problem(one_line(where), one_line(what), one_line(hint))))
 
@@ -139,7 +141,7 @@ class Document:
 
 
 def format_path(path: KeyPath) -> str:
-    """Format a path with dots and indices: ``metrics[1].goal``."""
+    """Format a path with dots and indices, such as ``metrics[1].goal``; "" for the empty path."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -150,7 +152,7 @@ def format_path(path: KeyPath) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, shortened to 500 characters and with unprintable characters escaped."""
+    """Return a text on one line: shortened to 500 characters, and then with unprintable characters escaped."""
     return escaped(shortened(text, _LONG))
 
 
@@ -172,7 +174,10 @@ def describe_value(value: Value) -> str:
 
 
 def flow(value: Value) -> str:
-    """Format a value as YAML on one line."""
+    """Format a value as YAML on one line, in which texts other than plain words are in double quotes.
+
+    Characters that are not printable are escaped. Null is written as ``null``.
+    """
     match value:
         # A plain word needs no quotes.
         case str() if (
@@ -232,7 +237,10 @@ _BOUNDS = {
 
 
 def name_kind(value: Value) -> str:
-    """Return the kind of a value in words, such as "a list" or "nothing"; integers and floats are both "a number"."""
+    """Return the kind of a value in words, such as "a list", "true or false" for a bool, or "nothing" for None.
+
+    Integers and floats are both "a number".
+    """
     return _KINDS[next((name for of, name in _TYPES if isinstance(value, of)), "null")]
 
 
@@ -258,10 +266,10 @@ def validate(
 def validate_parts(
     model: type[ModelT], data: dict[str, Value], document: Document, hints: Mapping[str, str]
 ) -> tuple[ModelT, set[str]]:
-    """Validate a whole file with a pydantic model; return the model of the valid keys, and the set of invalid keys.
+    """Validate a whole file with a pydantic model; return the model of its valid top-level keys and the invalid ones.
 
-    All keys of the model must be optional: invalid ones have their default. Mistakes are added to the document;
-    ``hints`` is as for `validate`.
+    All keys of the model must be optional: in the model, invalid ones have their default. The set of invalid keys also
+    has unknown ones. Mistakes are added to the document; ``hints`` is as for `validate`.
     """
     try:
         return model.model_validate(data), set()
@@ -282,8 +290,8 @@ def get_schema(model: type[BaseModel]) -> Schema:
 def describe_expected(schema: Schema) -> str:
     """Describe what a schema allows in a few words, such as "a whole number of at least 1".
 
-    A text `expected` in the schema is returned as it is. An example takes the place of limits, and null is not
-    mentioned.
+    A text `expected` in the schema is returned as it is. Alternatives are joined by "or", without null and, beside a
+    number, without a whole number. An example takes the place of limits, and of alternatives that are mappings.
     """
     if "expected" in schema:
         return str(schema["expected"])
@@ -362,8 +370,8 @@ def _note_mistakes(
     sweep's own checks is kept, or else the first.
     ``path`` is the place of ``data`` in the document; ``hints`` is as for `validate`.
     """
-    words = _MistakeWriter(document, hints)
-    faults = []
+    writer = _MistakeWriter(document, hints)
+    faults = []  # each error with its path within ``data``, the value there, and the schema of the value
     for fault in error.errors():
         faults.append((fault, *_find_location(fault["loc"], data, get_schema(model))))
     # A mistake in a union is reported for each member, and one in a list of limited length also for the list. So the
@@ -376,7 +384,7 @@ def _note_mistakes(
         faults, key=lambda found: found[0]["type"] != "value_error"
     ):
         if inner not in reported:
-            words.note(fault, (*path, *inner), value, expected)
+            writer.note(fault, (*path, *inner), value, expected)
         reported.add(inner)
 
 
@@ -398,14 +406,16 @@ class _MistakeWriter:
                 self.document.add_mistake(path, "unknown key", hint, at_key=True)
             case "missing":
                 self.document.add_mistake(path, f"missing, expected {describe_expected(expected)}")
-            case "union_tag_not_found":
+            case (
+                "union_tag_not_found"
+            ):  # a mapping without `type`, which tells the alternatives apart
                 self.document.add_mistake(
                     (*path, "type"),
                     f"missing, expected {describe_expected(_make_schema_of_types(expected))}",
                 )
             case "union_tag_invalid" if isinstance(value, dict):
                 self.add_unexpected((*path, "type"), value["type"], _make_schema_of_types(expected))
-            case "value_error":
+            case "value_error":  # of one of sweep's own checks, whose error says what is expected
                 self.document.add_mistake(
                     path, f"{describe_value(value)}, expected {fault['ctx']['error']}"
                 )
@@ -413,9 +423,11 @@ class _MistakeWriter:
                 self.add_unexpected(path, value, expected)
 
     def add_unexpected(self, path: KeyPath, value: Value, expected: Schema) -> None:
-        """Add a mistake for a value that the schema does not allow, with a hint if the cause is likely known.
+        """Add a mistake at ``path`` for a value that the schema does not allow, with a hint if the cause seems clear.
 
-        It describes what is expected, but does not list more than `MANY` choices if there is a hint.
+        The hint comes from `hints` or says how to write the value, for a number in quotes, a whole number written as a
+        float, a text that resembles a choice, or a single value in place of a list. The mistake describes what is
+        expected, but does not list more than `MANY` choices if there is a hint.
         """
         kinds = {part.get("type") for part in _list_alternatives(expected)}
         hint = ""
@@ -447,8 +459,9 @@ def _find_location(
 ) -> tuple[KeyPath, Value, Schema]:
     """Return the path, the value and the schema at the location of a pydantic error.
 
-    The parts of a location that name the member of a union are skipped. For a missing key, the value is None. For an
-    unknown key, the schema is that of the mapping with the key.
+    ``loc`` is the location in ``data``, which ``schema`` describes. The parts of a location that name the member of a
+    union are skipped. For a missing key, the value is None. For an unknown key, the schema is that of the mapping with
+    the key.
     """
     path: KeyPath = ()
     for part in loc:
@@ -509,7 +522,10 @@ def _list_choices(schema: Schema) -> list[Value]:
 
 
 def _make_schema_of_types(schema: Schema) -> Schema:
-    """Return a schema of the values that the key ``type`` has in the alternatives of a schema that are mappings."""
+    """Return a schema of the values that the key ``type`` has in the alternatives of a schema that are mappings.
+
+    Each of these must have a fixed ``type``.
+    """
     tagged = []
     for part in _list_alternatives(schema):
         if part.get("type") == "object":
@@ -520,7 +536,8 @@ def _make_schema_of_types(schema: Schema) -> Schema:
 def _resolve_references(node: Any, definitions: Mapping[str, Any]) -> Any:
     """Return a copy of a schema with each ``$ref`` replaced by its definition, and without ``$defs``.
 
-    Keys beside a ``$ref`` take precedence over those of the definition.
+    ``definitions`` has the definitions by name; one that refers to itself never ends. Keys beside a ``$ref`` take
+    precedence over those of the definition.
     """
     if isinstance(node, list):
         return [_resolve_references(value, definitions) for value in node]
@@ -549,7 +566,7 @@ def _is_number(text: str) -> bool:
 
 
 def _list_offered_keys(properties: Mapping[str, Any]) -> list[str]:
-    """Return the keys that a hint may suggest: all except those without effect."""
+    """Return the keys that a hint may suggest: all except those whose description has "without effect"."""
     offered = []
     for key, about in properties.items():
         if "without effect" not in str(about.get("description", "")):

@@ -20,7 +20,8 @@ def describe_work(spec: Spec) -> str:
 
     Limits of the budget follow, such as "; it ends after 8 h". The minutes of a trial are named, too, if the sweep has
     them. The sum of the epochs is left out if ``epochs`` is a parameter, if only `minutes` ends trials, or if the
-    number of trials is not known.
+    number of trials is not known. For a population, it is the sum over its members alone, because copies only train
+    what is left of their epochs.
     """
     total = spec.all_trials
     bounds = []
@@ -34,14 +35,14 @@ def describe_work(spec: Spec) -> str:
     else:
         count = counted(total, "trial")
     if spec.population is None:
-        whole = total
+        full_trials = total  # trials that train all their epochs
     else:  # a copy has the epochs of its parent and trains only the rest
-        whole = spec.population.size
+        full_trials = spec.population.size
     # The sum is known only if all trials train the same number of epochs.
-    if whole is None or "epochs" in spec.space.names or not spec.counts_epochs:
+    if full_trials is None or "epochs" in spec.space.names or not spec.counts_epochs:
         together = ""
     else:
-        together = f", {whole * spec.epochs:,} together"
+        together = f", {full_trials * spec.epochs:,} together"
     limits = _list_limits(spec.budget)
     if limits:
         ends = f"; it ends after {' or '.join(limits)}"
@@ -53,8 +54,9 @@ def describe_work(spec: Spec) -> str:
 def find_most_epochs(spec: Spec) -> int:
     """Return the largest number of epochs that a trial may train.
 
-    Without a parameter ``epochs``, it is the sweep's. Otherwise, it is the maximum of the parameter's values, of the
-    baseline's epochs and, if the parameter has a condition, of the sweep's.
+    Without a parameter ``epochs``, it is the sweep's, which is `UNBOUNDED_EPOCHS` if only `minutes` ends trials.
+    Otherwise, it is the maximum of the parameter's values, of the baseline's epochs and, if the parameter has a
+    condition, of the sweep's.
     """
     searched = _find_max_search_epochs(spec)
     if "epochs" in spec.space.names and spec.baseline is not None:
@@ -71,10 +73,11 @@ def find_max_length(spec: Spec) -> int:
 
 
 def draw_lengths(spec: Spec) -> list[int]:
-    """Draw configurations from the space, and return the lengths of their trials in the units of `Spec.length`.
+    """Return the lengths of the trials of `DRAWS` random configurations, in the units of `Spec.length`.
 
-    The draws are the same at each call. The result has at least one length. Without a parameter ``epochs``, all trials
-    have the same length, which is returned once.
+    The draws are the same at each call. Those that do not meet the constraints are left out; if none meets them, the
+    result is the maximum length alone. Without a parameter ``epochs``, nothing is drawn: all trials have the same
+    length, which is returned once.
     """
     if "epochs" not in spec.space.names:
         return [spec.length]
@@ -91,7 +94,11 @@ def draw_lengths(spec: Spec) -> list[int]:
 
 
 def _find_max_search_epochs(spec: Spec) -> int:
-    """Return the largest number of epochs that a trial of the search may train, without the baseline."""
+    """Return the largest number of epochs that a trial of the search may train, without the baseline.
+
+    It is the largest value of a parameter ``epochs``, or the sweep's epochs without one; if the parameter has a
+    condition, it is the larger of both.
+    """
     for parameter in spec.space.parameters:
         if parameter.name == "epochs":
             counts = [

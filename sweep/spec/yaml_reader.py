@@ -96,8 +96,10 @@ _FLOAT_1_1 = re.compile(r"[-+]?[0-9][0-9]*(_[0-9_]*)?\.[0-9_]*([eE][-+][0-9]+)?"
 def resolve_1_1(text: str) -> Value:
     """Return the value that a word has in YAML 1.1, which W&B reads, if YAML 1.2 may read it otherwise.
 
-    Returns None for other words. A number with leading zeros may have the same value in both.
+    These are ``yes``, ``no``, ``on`` and ``off``, and numbers such as ``1_000``, ``1:30`` and ``010``. A number with
+    leading zeros may have the same value in both. Returns None for other words, and for all of more than 30 characters.
     """
+    # YAML 1.1 knows these words in three spellings: off, Off and OFF.
     if text.lower() in _WORDS_1_1 and text in (text.lower(), text.capitalize(), text.upper()):
         return _WORDS_1_1[text.lower()]
     if len(text) > 30:  # because Python's conversion of long numbers takes quadratic time
@@ -106,7 +108,10 @@ def resolve_1_1(text: str) -> Value:
 
 
 def _resolve_number_1_1(text: str) -> Value:
-    """Return the number that YAML 1.1 reads and YAML 1.2 may not, such as ``1_000`` or ``010``; None for others."""
+    """Return the number that a text is in YAML 1.1 and may not be in YAML 1.2; None for other texts.
+
+    It may have underscores, as in ``1_000``, be octal, as in ``010``, or have base 60, as in ``1:30``, which is 90.
+    """
     if _OCTAL_1_1.fullmatch(text):
         return int(text.replace("_", ""), 8)
     if "_" in text and _INT_1_1.fullmatch(text):
@@ -115,7 +120,7 @@ def _resolve_number_1_1(text: str) -> Value:
         parts = []
         for part in text.lstrip("+-").replace("_", "").split(":"):
             parts.append(int(part))
-        # In base 60, as in 1:30, which is 90.
+        # in base 60
         number = functools.reduce(lambda total, part: 60 * total + part, parts)
         return -number if text[0] == "-" else number
     if "_" in text and _FLOAT_1_1.fullmatch(text):
@@ -124,9 +129,12 @@ def _resolve_number_1_1(text: str) -> Value:
 
 
 def _parse_int(text: str) -> int:
-    """Parse a whole number, also in base 8 (``0o``) or 16 (``0x``). Raises ValueError if it exceeds 64 bits."""
+    """Parse a whole number, also in base 8 (``0o``) or 16 (``0x``).
+
+    Raises ValueError if its absolute value is 2**63 or more, or if ``text`` has more than 30 characters.
+    """
     if len(text) > 30:
-        number = 2**63  # because Python's conversion takes quadratic time
+        number = 2**63  # not converted, which takes Python quadratic time, and refused below
     else:
         number = int(text, _BASES.get(text[:2], 10))
     return _check_64_bits(number, text)
@@ -140,16 +148,16 @@ def _check_64_bits(number: int, text: str) -> int:
 
 
 def _parse_float(text: str) -> float:
-    """Parse a number. Raises ValueError if it is not finite."""
+    """Parse a number as a float. Raises ValueError if it is not finite, as ``.inf``, ``.nan`` and ``1e999``."""
     if _SPECIAL.fullmatch(text) or math.isinf(number := float(text)):
         raise ValueError(f"{shortened(text, 30)} is not a finite number")
     return number
 
 
 def _join_surrogates(text: str) -> str:
-    """Return a text with the halves of characters joined that are written as two escapes.
+    """Return a text in which the two halves of a surrogate pair, as JSON writes some characters, are one character.
 
-    Raises ValueError for a single half.
+    A text without such halves is returned unchanged. Raises ValueError for a single half.
     """
     if _SURROGATE.search(text):  # JSON writes characters beyond 16 bits as two escapes
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -261,7 +269,11 @@ class _Composer:
         self.merged = 0  # number of pairs copied by merge keys
 
     def compose(self) -> _Node | None:
-        """Return the root of the tree, None for an empty text. Raises InputError if the text is not YAML."""
+        """Return the root of the tree, None for an empty text; call it once.
+
+        Raises InputError if the text is not YAML, has a second document, is nested too deeply, or has an alias or merge
+        keys that cannot be resolved. Other mistakes are added to the document.
+        """
         try:
             return self._build_root(YAML(typ="safe", pure=True).parse(self.text))
         except MarkedYAMLError as error:
@@ -315,7 +327,8 @@ class _Composer:
     def _build_node(self, event: Event, events: Iterator[Event], depth: int) -> _Node:
         """Build the node that begins with an event, and the nodes in it, whose events are taken from ``events``.
 
-        ``depth`` is the number of nodes around it. Raises InputError beyond `MAX_DEPTH`.
+        ``depth`` is the number of nodes around it. An alias gets a node with its own position and the content of its
+        anchor. Raises InputError beyond `MAX_DEPTH`, and for an alias that cannot be resolved.
         """
         node = _Node(_get_position(event), None)
         if depth > MAX_DEPTH:
@@ -403,30 +416,35 @@ class _Composer:
         return merged
 
     def _read_scalar(self, event: ScalarEvent, tag: str | None, mark: TextPosition) -> Scalar:
-        """Return the value of a scalar; remember it if YAML 1.1 would read it differently.
+        """Return the value of a scalar, by its tag or its form; `resolve_scalar` says how.
 
-        If its text does not fit its tag, add a mistake and return the text.
+        If its text does not fit, add a mistake and return the text. If YAML 1.1 reads the scalar differently, add the
+        text and its value there to `otherwise` of the document, under the position ``mark``.
         """
+        # A text in quotes, or over several lines, has a style: without a tag, it is always a text.
+        if event.style and tag is None:
+            tag_or_text: str | None = "str"
+        else:
+            tag_or_text = tag
         try:
-            # A text in quotes, or over several lines, has a style: without a tag, it is always a text.
-            value = resolve_scalar(event.value, "str" if event.style and tag is None else tag)
+            value = resolve_scalar(event.value, tag_or_text)
         except ValueError as error:
             self.document.add_text_mistake(mark, str(error))
             return str(event.value)
         if event.style or tag:
-            other = None
+            value_1_1 = None
         else:
-            other = resolve_1_1(event.value)
-        if other not in (None, value):
-            self.document.otherwise[mark] = event.value, other
+            value_1_1 = resolve_1_1(event.value)
+        if value_1_1 not in (None, value):
+            self.document.otherwise[mark] = event.value, value_1_1
         return value
 
     def _check_tag(
         self, event: ScalarEvent | CollectionStartEvent, mark: TextPosition
     ) -> str | None:
-        """Return the tag of a node without its prefix, or None if it has none.
+        """Return the tag of a node without its prefix, such as "int", or None if it has none.
 
-        For a tag that is not allowed, add a mistake and return None.
+        For a tag that is not allowed for a node of this kind, add a mistake and return None.
         """
         if event.tag is None:
             return None
@@ -449,16 +467,17 @@ class _Expansion:
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.left = MAX_VALUES
+        self.values_left = MAX_VALUES  # how many may still be made
 
     def expand(self, node: _Node, path: KeyPath) -> Value:
         """Return the data of a node at the place ``path``, and record the positions of its keys and values.
 
-        Raises InputError if aliases expand to too many values or levels.
+        What several aliases refer to is copied for each of them. Raises InputError if the tree expands to more than
+        `MAX_VALUES` values or `MAX_DEPTH` levels.
         """
-        self.left -= 1
-        if self.left < 0 or len(path) > MAX_DEPTH:
-            if self.left < 0:
+        self.values_left -= 1
+        if self.values_left < 0 or len(path) > MAX_DEPTH:
+            if self.values_left < 0:
                 bound = f"{MAX_VALUES:,} values"
             else:
                 bound = f"{MAX_DEPTH} levels"
@@ -474,7 +493,7 @@ class _Expansion:
 
 
 def _is_nothing(event: Event) -> bool:
-    """Return whether an event stands for a value that is not written, as after ``key:``."""
+    """Return whether an event stands for a value that is not written, as after ``key:``; quotes or a tag write it."""
     return (
         isinstance(event, ScalarEvent)
         and not event.value
@@ -489,7 +508,7 @@ def _get_position(event: Event) -> TextPosition:
 
 
 def _find_end_position(text: str) -> TextPosition:
-    """Return the position at the end of a text."""
+    """Return the position just behind the last character of a text."""
     return TextPosition(text.count("\n") + 1, len(text) - text.rfind("\n"))
 
 
@@ -519,12 +538,13 @@ def make_document(given: Mapping[str, object], source: str) -> Document:
 def _convert_to_plain_value(value: object, path: KeyPath, document: Document) -> Value:
     """Convert a Python value to the types of a sweep file; add a mistake and return None if that is not possible.
 
-    NumPy scalars and arrays, paths, sets and sequences are converted, also within lists and mappings. A key that is no
-    text is a mistake, and is converted to a text all the same.
+    NumPy scalars and arrays, paths, sets and sequences are converted, also within lists and mappings. Integers beyond
+    64 bits and texts with half of a surrogate pair are not possible; a float is not checked. A key that is no text is a
+    mistake at ``path``, and is converted to a text all the same.
     """
-    item = getattr(value, "item", None)
-    if callable(item) and getattr(value, "ndim", None) == 0:  # a NumPy scalar
-        value = item()
+    to_python_scalar = getattr(value, "item", None)
+    if callable(to_python_scalar) and getattr(value, "ndim", None) == 0:  # a NumPy scalar
+        value = to_python_scalar()
     elif callable(getattr(value, "tolist", None)):
         value = value.tolist()  # type: ignore[attr-defined]  # an array
     match value:
@@ -535,11 +555,11 @@ def _convert_to_plain_value(value: object, path: KeyPath, document: Document) ->
         case PurePath():
             return os.fspath(value)
         case Mapping():
-            wrong = [key for key in value if not isinstance(key, str)]
+            keys_not_text = [key for key in value if not isinstance(key, str)]
             # the values are converted all the same, so that their mistakes are found as well
-            if wrong:
+            if keys_not_text:
                 document.add_mistake(
-                    path, f"a key that is {shortened(repr(wrong[0]), 60)}, expected text"
+                    path, f"a key that is {shortened(repr(keys_not_text[0]), 60)}, expected text"
                 )
             return {
                 str(key): _convert_to_plain_value(inner, (*path, str(key)), document)
@@ -558,7 +578,11 @@ def _convert_to_plain_value(value: object, path: KeyPath, document: Document) ->
 
 
 def _check_scalar(value: int | str, path: KeyPath, document: Document) -> Value:
-    """Return a number or text; add a mistake and return None if a sweep file cannot contain it."""
+    """Return a number or text; add a mistake and return None if a sweep file cannot contain it.
+
+    It cannot contain an integer beyond 64 bits, or half of a surrogate pair; in the text that is returned, the halves
+    of a pair are joined.
+    """
     try:
         if isinstance(value, str):
             return _join_surrogates(value)
@@ -576,7 +600,8 @@ def apply_assignments(assignments: Iterable[str], label: str, document: Document
     """Set values in ``document.data`` by their dotted keys, in the given order; add mistakes to the document.
 
     ``assignments`` are texts such as ``budget.hours=8``, and ``label`` is what the user typed before them, such as
-    ``--set``. Values are YAML; missing levels are created. Assignments with mistakes are skipped.
+    ``--set``. Values are YAML, and None if there is nothing after the "="; missing levels are created. Assignments with
+    mistakes are skipped. Messages show an assignment in place of the position of what it has set.
     """
     for assignment in assignments:
         typed = one_line(f"{label} {shortened(assignment, 60)}")
@@ -606,7 +631,7 @@ def split_assignments(text: str) -> list[str]:
 def _count_key_parts(parts: Sequence[str], holder: Mapping[str, Value]) -> int:
     """Return how many of the first ``parts``, joined by dots, form the longest key in ``holder``; 1 if none do.
 
-    A parameter with a dotted name is one key in the file.
+    A parameter with a dotted name is one key in the file. Of missing keys, the first part is taken as one.
     """
     for count in range(len(parts), 1, -1):
         if ".".join(parts[:count]) in holder:
@@ -615,12 +640,14 @@ def _count_key_parts(parts: Sequence[str], holder: Mapping[str, Value]) -> int:
 
 
 def _assign_value(parts: list[str], value: Value, typed: str, document: Document) -> None:
-    """Set one value by the parts of its dotted key; add a mistake if a part leads nowhere.
+    """Set one value in ``document.data`` by the parts of its dotted key; add a mistake if a part leads nowhere.
 
     Levels that are missing or null are created. Within a list, a part is the index of an existing item.
-    ``typed`` is the assignment as the user typed it, for messages.
+    ``typed`` is the assignment as the user typed it, which messages show in place of the position of the value.
     """
-    holder: Value = document.data
+    holder: Value = (
+        document.data
+    )  # the mapping or list that ``parts``, those that are left, are looked up in
     path: KeyPath = ()
     while True:
         if isinstance(holder, dict):

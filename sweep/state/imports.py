@@ -48,8 +48,8 @@ class _SeedingFinder:
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
         """Return the spec that the first other finder returns; None if none finds the module.
 
-        The spec of a Python source file gets a loader that seeds or restores random generators while the module's code
-        runs.
+        The loader in the spec of a Python source file is changed so that it seeds or restores random generators while
+        the module's code runs (`_wrap_loader`). The arguments are those that Python gives to import finders.
         """
         for finder in list(sys.meta_path):
             find: Any = getattr(finder, "find_spec", None)
@@ -66,17 +66,24 @@ class _SeedingFinder:
     def _wrap_loader(self, spec: Any) -> None:
         """Make a spec's loader seed the author's modules while they run, and undo the draws of all others.
 
-        After a module of the author's has run, the loader calls the listeners.
+        After a module of the author's has run, the loader calls the listeners with it. Sweep's own modules are not the
+        author's.
         """
         run = spec.loader.exec_module
         top = spec.name.partition(".")[0]
-        is_own = top not in _OURS and (top in self.author_packages or is_author_file(spec.origin))
+        is_authors = top not in _OURS and (
+            top in self.author_packages or is_author_file(spec.origin)
+        )
 
         def exec_module(module: types.ModuleType) -> None:
-            with self._seeding(spec.name) if is_own else self._restoring_generators():
+            if not is_authors:
+                with self._restoring_generators():
+                    run(module)
+                return
+            with self._seeding(spec.name):
                 run(module)
             # a copy, because a listener may be removed meanwhile
-            for listener in list(self.listeners) if is_own else ():
+            for listener in list(self.listeners):
                 listener(module)
 
         spec.loader.exec_module = exec_module  # only of this loader, which is for this module
@@ -85,8 +92,10 @@ class _SeedingFinder:
     def _seeding(self, name: str) -> Iterator[None]:
         """Seed all generators for the import of one of the author's modules inside the block, and restore them.
 
-        These are the generators of Python, NumPy, TensorFlow and PyTorch. Nothing is seeded if there is no seed. If the
-        module drew numbers, the seed is recorded under its name, and so is the line that drew from the machine, if any.
+        These are the global generators of Python, NumPy, TensorFlow and PyTorch. Their seed follows from `seed` and the
+        module's ``name``; without `seed`, nothing is done. If the module drew numbers from those of Python or NumPy, or
+        made a NumPy generator without a seed, `seed` is recorded in `drawing_seeds`. If it drew from the machine, the
+        line is recorded in `unseeded_lines`, and `seed` as well. What an earlier import recorded is forgotten.
         """
         if self.seed is None:
             yield
@@ -98,13 +107,15 @@ class _SeedingFinder:
         random.seed(seed)
         np.random.seed(seed)
         state_at_start = random.getstate(), _read_numpy_state()
+        # `_restoring_generators` adds a function to the list if TensorFlow is only imported by this module
         self._running.append((seed, [_seed_tensorflow(seed), _seed_torch(seed)]))
         try:
             with seeding_entropy(seed) as entropy:
                 yield
         finally:
-            for put_back in self._running.pop()[1]:
-                put_back()
+            _, restoring_functions = self._running.pop()
+            for restore in restoring_functions:
+                restore()
             # before the generators are restored, since their states tell whether the module has drawn
             if entropy.line:
                 self.unseeded_lines[name] = entropy.line
@@ -121,9 +132,9 @@ class _SeedingFinder:
     def _restoring_generators(self) -> Iterator[None]:
         """Undo draws of a library that is imported inside the block, and let `adopting` adopt its settings.
 
-        Only draws from the global generators of Python and NumPy are undone. An import inside of such a block does
-        nothing more. If the block imports TensorFlow for a module of the author's, TensorFlow's generators are seeded
-        for that module.
+        Only draws from the global generators of Python and NumPy are undone. For a library that is imported inside of
+        such a block, by another library, nothing more is done. If the block imports TensorFlow while a module of the
+        author's runs under a seed, TensorFlow's generators are seeded for that module.
         """
         if self._library_depth:
             yield
@@ -145,8 +156,8 @@ class _SeedingFinder:
                 saved.adopt_changes(settings_before)
             # `_seeding` could not seed TensorFlow when the author's module began, because it was not imported yet
             if self._running and not had_tensorflow:
-                seed, put_back = self._running[-1]
-                put_back.append(_seed_tensorflow(seed))
+                seed, restoring_functions = self._running[-1]
+                restoring_functions.append(_seed_tensorflow(seed))
 
 
 def _has_tensorflow() -> bool:
@@ -168,20 +179,22 @@ def _seed_tensorflow(seed: int) -> Callable[[], None]:
         return lambda: None
     module: Any = sys.modules[_CONTEXT]
     eager = module.context()
+    # the global seed, and the generator that gives each operation a seed of its own
     before = eager._seed, getattr(eager, "_rng", None)
 
-    def put_back() -> None:
+    def restore() -> None:
         eager._seed, eager._rng = before
 
     eager._seed = seed
     eager._rng = random.Random(seed)
-    return put_back
+    return restore
 
 
 def _seed_torch(seed: int) -> Callable[[], None]:
     """Seed PyTorch if it is imported; return a function that restores the earlier state of its generator on the CPU.
 
-    The function does nothing if PyTorch was not imported.
+    Generators on other devices are seeded, too, but not restored. The function does nothing if PyTorch was not
+    imported.
     """
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "manual_seed"):
@@ -197,7 +210,8 @@ _finder = _SeedingFinder()
 def add_import_listener(listener: Listener) -> Callable[[], None]:
     """Call a listener with each of the author's modules after its import, from now on.
 
-    Returns a function that removes the listener, to be called once.
+    Modules that are imported already are not imported again, and so not given to it. Returns a function that removes
+    the listener, to be called once.
     """
     _finder.listeners.append(listener)
     _install_finder()
@@ -222,7 +236,8 @@ def listen_to_imports(listener: Listener) -> Iterator[None]:
 def adopt_library_settings(saved: settings.SavedSettings) -> settings.SavedSettings:
     """Let ``saved`` adopt the settings that installed libraries change while they are imported; return ``saved``.
 
-    It does so as long as ``saved`` exists, for imports while there is a listener or while imports are seeded.
+    It does so for imports while there is a listener or while imports are seeded. ``saved`` is not kept alive by this,
+    and its part ends with it.
     """
     _finder.adopting.add(saved)
     return saved
@@ -278,9 +293,10 @@ def _release_finder() -> None:
 
 
 def list_drawing_modules() -> dict[str, int]:
-    """Return the seed under which it was imported, by name, of each loaded module of the author that drew numbers then.
+    """Return the loaded modules of the author that drew numbers while they were imported.
 
-    Only imports that were seeded (`start_seeding`) are known.
+    The result maps their names to the seeds of these imports, as they were given to `start_seeding`. Only imports that
+    were seeded are known. Draws from TensorFlow and PyTorch are not noticed.
     """
     return {name: seed for name, seed in _finder.drawing_seeds.items() if name in sys.modules}
 
@@ -289,7 +305,8 @@ def explain_import_difference(number: int) -> str:
     """Return why a loaded module of the author may differ from one imported under the seed ``number``; "" if none may.
 
     A module may differ if it drew from the machine's entropy at its import, or drew numbers under another seed. Only
-    imports that were seeded (`start_seeding`) are known. If several modules may differ, the first one is named.
+    imports that were seeded (`start_seeding`) are known. If several modules may differ, one is named, of those that
+    drew from the machine if there are any.
     """
     for name, line in _finder.unseeded_lines.items():
         if name in sys.modules:

@@ -33,6 +33,7 @@ class Namespace:
 
         Names that begin with two underscores are left out; in the globals of a notebook, those that begin with one.
         Also left out are the names in `without` or not in `only`, ``In`` and ``Out``, and tests in a module of tests.
+        The result is a new dictionary of the values themselves.
         """
         if isinstance(self.owner, Mapping):
             hidden = "_"  # notebooks keep history under names like _1
@@ -52,7 +53,7 @@ class Namespace:
         return not (name.startswith("test_") and self.name.rpartition(".")[2].startswith(_OF_TESTS))
 
     def list_hidden_names(self) -> set[str]:
-        """Return the names that `get_values` leaves out."""
+        """Return the names in this namespace that `get_values` leaves out, also those of modules."""
         return {*self._names()} - {*self.get_values()}
 
     def set(self, name: str, value: object) -> None:
@@ -106,8 +107,9 @@ class Namespace:
 def list_namespaces_of_function(function: Any) -> list[Namespace]:
     """Return the namespaces in which a function may keep values.
 
-    They are the function itself, all loaded modules of its package and of the author's (`is_author_module`) with their
-    classes and, if it was defined in ``__main__``, the global names there that it uses.
+    The first one has the function itself, under the name ``itself``. If it was defined in ``__main__``, the global
+    names there that it uses follow, and the classes among them. Then there are all loaded modules of its top-level
+    package and of the author (`is_author_module`), with their classes.
     """
     module = getattr(function, "__module__", None) or "__main__"
     result = [Namespace("the function", {"itself": function})]
@@ -117,13 +119,13 @@ def list_namespaces_of_function(function: Any) -> list[Namespace]:
             "__main__", names_around, only=list_used_names(function, names_around)
         )
         result += [namespace, *namespace.list_classes()]
-    top = module.partition(".")[0]
+    package = module.partition(".")[0]  # or the function's module itself, if it is in no package
 
-    def is_author(name: str, file: str) -> bool:
-        # modules in the package of the function, if it has one
-        return name.partition(".")[0] == top != "__main__" or is_author_module(name, file)
+    def is_in_package_or_author(name: str, file: str) -> bool:
+        is_in_package = package != "__main__" and name.partition(".")[0] == package
+        return is_in_package or is_author_module(name, file)
 
-    for _, other in list_author_modules(is_author, top):
+    for _, other in list_author_modules(is_in_package_or_author, package):
         result += list_namespaces_of_module(other)
     return result
 
@@ -136,23 +138,26 @@ class _ExaminedModules:
     """
 
     depends_on: Hashable = None
-    loaded: dict[str, object] = field(default_factory=dict)
+    loaded: dict[str, object] = field(default_factory=dict)  # a copy of `sys.modules`
     foreign: dict[str, object] = field(default_factory=dict)  # modules that are not the author's
-    others: list[tuple[str, object]] = field(default_factory=list)
+    not_foreign: list[tuple[str, object]] = field(default_factory=list)
 
     def update(self, depends_on: Hashable) -> None:
-        """Update `others`, the names and the loaded modules that are not known to be foreign.
+        """Update `not_foreign`, the names and the modules in `sys.modules` that are not known to be foreign.
 
-        If ``depends_on`` differs from that of the last call, forget which modules are foreign.
+        If ``depends_on`` differs from that of the last call, forget first which modules are foreign.
         """
         if self.depends_on != depends_on:
             self.depends_on, self.loaded, self.foreign = depends_on, {}, {}
         loaded: dict[str, object] = dict(sys.modules)
         same_names = [*loaded] == [*self.loaded]
+        # a name may also have another module than before
         if not same_names or not all(map(operator.is_, loaded.values(), self.loaded.values())):
-            self.loaded, self.others = loaded, [*loaded.items()]
-        self.others = [
-            (name, module) for name, module in self.others if self.foreign.get(name) is not module
+            self.loaded, self.not_foreign = loaded, [*loaded.items()]
+        self.not_foreign = [
+            (name, module)
+            for name, module in self.not_foreign
+            if self.foreign.get(name) is not module
         ]
 
 
@@ -164,19 +169,19 @@ def list_author_modules(
 ) -> list[tuple[str, types.ModuleType]]:
     """Return the names and the loaded modules for which ``is_author(name, file)`` is true, except ``__main__``.
 
-    A module for which ``is_author`` was false is not examined again until ``depends_on``, the search path or the
-    trainable's package has changed, even if another ``is_author`` is given. Modules without a file are left out.
+    ``depends_on`` is a value that changes if ``is_author`` would answer otherwise. A module for which ``is_author`` was
+    false is not examined again until ``depends_on``, the search path or the trainable's package has changed, even if
+    another ``is_author`` is given. Modules without a file are left out.
     """
     _examined.update((depends_on, tuple(sys.path), tuple(trainable_packages.values())))
     found = []
-    for name, module in _examined.others:
+    for name, module in _examined.not_foreign:
         file = getattr(module, "__file__", None)
-        if (
-            not isinstance(module, types.ModuleType)
-            or not file
-            or getattr(module, "__name__", "") == "__main__"
-        ):
-            continue  # the running script, which may be listed under several names
+        if not isinstance(module, types.ModuleType) or not file:
+            continue
+        # the running script, which may be listed under several names
+        if getattr(module, "__name__", "") == "__main__":
+            continue
         if is_author(name, file):
             found.append((name, module))
         else:
@@ -191,9 +196,10 @@ def list_namespaces_of_module(module: types.ModuleType) -> list[Namespace]:
 
 
 def is_author_module(name: str, file: str) -> bool:
-    """Return whether a module is the author's, by its name and file.
+    """Return whether a module is the author's, by its dotted name and file.
 
-    Test modules do not count, of which pytest imports hundreds, nor do sweep's own packages.
+    Test modules, whose names begin with ``test_`` or ``conftest``, do not count, because pytest imports hundreds of
+    them, nor do sweep's own packages.
     """
     last = name.rpartition(".")[2]
     is_ours = name.partition(".")[0] in OWN_PACKAGES
@@ -201,9 +207,10 @@ def is_author_module(name: str, file: str) -> bool:
 
 
 def _list_parts_in(value: object) -> list[object]:
-    """Return what a method, property, partial or cached function wraps, and what a function's closure holds.
+    """Return what a method, property, partial, cached or decorated function wraps, and what a function's closure holds.
 
-    For a bound method, its object is included. None may be among the objects; the list is empty for any other value.
+    For a bound method, its object is included; the arguments of a partial are not. None may be among the objects. The
+    list is empty for any other value.
     """
     found: list[object] = []
     match value:
@@ -229,19 +236,20 @@ def _list_parts_in(value: object) -> list[object]:
 def list_used_names(target: object, names_around: Mapping[str, object]) -> frozenset[str]:
     """Return the global names of a notebook that a function or class uses, directly or through other functions.
 
-    Names that are used by the methods or attributes of objects of the notebook's own classes are included.
-    ``names_around`` are the globals of the notebook. The names of attributes that are used are among the result. All
-    other names are unrelated, and would not be sent to a worker.
+    ``target`` is the function or class, and ``names_around`` are the globals of the notebook. Names that are used by
+    the methods or attributes of objects of the notebook's own classes are included. The result may also have names that
+    are no globals, such as those of attributes and builtins that are used. Names that are not in it are unrelated, and
+    would not be sent to a worker.
     """
     names: set[str] = set()
-    queue: list[object] = [target]
+    queue: list[object] = [target]  # what is used and was not looked into yet
     seen: set[int] = set()
     while queue:
         item = queue.pop()
         if id(item) in seen:  # closures and wrapped functions may refer to each other
             continue
         seen.add(id(item))
-        codes = []
+        codes = []  # the code that belongs to ``item``, if any
         if isinstance(item, types.CodeType):
             codes.append(item)
         if isinstance(item, type) and item.__module__ == "__main__":

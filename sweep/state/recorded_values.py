@@ -38,7 +38,8 @@ def compute_digests(
 ) -> Digests:
     """Return a digest of each present value in ``namespaces``, by its full name, ``namespace.name``.
 
-    With ``names``, which are full names, return only the digests of these.
+    With ``names``, which are full names, return only the digests of these; names without a value are left out. Values
+    that `Namespace.get_values` leaves out have no digest.
     """
     digests = {}
     for namespace in namespaces:
@@ -78,7 +79,7 @@ class SelfChangingNames:
         return names - self.names
 
     def describe(self) -> str:
-        """Return a line for users about the names that change by themselves; "" if none does.
+        """Return a line for users about the names that were found to change by themselves; "" if there are none.
 
         It shows the first three names in alphabetical order.
         """
@@ -97,8 +98,9 @@ class RecordedValues:
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, _Value]] = {}  # by namespace and name
-        # value of a name after a method ran; None: no value
-        self._after: dict[str, IdentityDigest | None] = {}
+        # which object a full name referred to after a method ran; None: no value
+        self._after_run: dict[str, IdentityDigest | None] = {}
+        # references to the modules, classes and mappings that were recorded, by the name of the namespace
         self._owners: dict[str, Callable[[], object]] = {}
         # full names that existed but did not count as the author's; a trial may make them count
         self._hidden: set[str] = set()
@@ -107,7 +109,7 @@ class RecordedValues:
         """Record the values in all namespaces that are not recorded yet, of all names or only of ``names``.
 
         ``names`` has full names, ``namespace.name``. A namespace counts as recorded afterwards, even if only some of
-        its names were.
+        its names were. One whose name belonged to another module, class or mapping is recorded anew.
         """
         for namespace in namespaces:
             if self.is_recorded(namespace):
@@ -118,7 +120,8 @@ class RecordedValues:
                 if names is None or f"{namespace.name}.{name}" in names:
                     recorded[name] = _Value(value)
             self._values[namespace.name] = recorded
-            self._hidden |= {f"{namespace.name}.{name}" for name in namespace.list_hidden_names()}
+            for name in namespace.list_hidden_names():
+                self._hidden.add(f"{namespace.name}.{name}")
 
     def is_recorded(self, namespace: Namespace) -> bool:
         """Return whether the values in ``namespace`` were recorded.
@@ -138,7 +141,8 @@ class RecordedValues:
     def list_objects(self) -> Iterator[tuple[str, object]]:
         """Yield all objects within the recorded values, each as a pair of the value's full name and the object.
 
-        Plain objects such as numbers and texts are left out.
+        These are the values themselves and what was in them when they were recorded; an object within two values comes
+        twice. Plain objects such as numbers and texts are left out.
         """
         for namespace, recorded in self._values.items():
             for name, value in recorded.items():
@@ -149,7 +153,8 @@ class RecordedValues:
         """Return the full names whose values differ from the recorded ones, except those that change by themselves.
 
         Names that are new in ``namespaces`` or missing there count as changed, so ``namespaces`` must have all that
-        were recorded. A name that existed before but did not count as the author's is not new.
+        were recorded. A name that existed before but did not count as the author's is never among the result. Names
+        that turn out to change by themselves are added to `self_changing`.
         """
         changed = find_changed_names(self.compute_digests(), compute_digests(namespaces))
         return self_changing.remove_from(changed - self._hidden, namespaces)
@@ -157,9 +162,9 @@ class RecordedValues:
     def restore(self, namespaces: Sequence[Namespace], names: set[str]) -> set[str]:
         """Restore ``names`` to their recorded values and delete new ones; return those that cannot be restored.
 
-        ``names`` has full names, which `note_after_run` must have got before. If other code has changed a name since
-        then, its present value is recorded instead. A namespace of which nothing is recorded stays as it is. Names that
-        change by themselves are not returned.
+        ``names`` has full names, which `note_after_run` must have got before. If a name refers to another object than
+        then, because other code has changed it, its present value is recorded instead. A namespace that is not recorded
+        stays as it is. Names that change by themselves are restored, too, but not returned.
         """
         resisting = set()
         for namespace in namespaces:
@@ -175,7 +180,7 @@ class RecordedValues:
                     now = IdentityDigest(present[name])
                 else:
                     now = None
-                if now != self._after.get(full):  # other code has changed it
+                if now != self._after_run.get(full):  # other code has changed it since a method ran
                     if name in present:
                         recorded[name] = _Value(present[name])
                     else:
@@ -183,14 +188,14 @@ class RecordedValues:
                 elif name in recorded:
                     if not self._restore_name(namespace, name, recorded):
                         resisting.add(full)
-                else:
+                else:  # a new name
                     namespace.remove(name)
         return resisting - self_changing.names
 
     def note_after_run(self, namespaces: Sequence[Namespace], names: set[str]) -> None:
         """Remember which objects ``names`` refer to after an author's method has run, for a later `restore`.
 
-        ``names`` has full names; those without a value are remembered as such.
+        ``names`` has full names. A name that was recorded and has no value any more is remembered as such.
         """
         for namespace in namespaces:
             present = namespace.get_values()
@@ -198,16 +203,16 @@ class RecordedValues:
                 full = f"{namespace.name}.{name}"
                 if full in names:
                     if name in present:
-                        self._after[full] = IdentityDigest(present[name])
+                        self._after_run[full] = IdentityDigest(present[name])
                     else:
-                        self._after[full] = None
+                        self._after_run[full] = None
 
     def copy_content(self, namespace: Namespace, name: str, value: Any) -> Callable[[], Any]:
         """Copy the present content of ``value``; return a function that restores it in place and returns ``value``.
 
         The content is copied and restored as far as a `Snapshot` can, without TensorFlow and Keras variables that were
-        not recorded. If ``value`` is not the object that was recorded under ``name``, or is a random generator, nothing
-        is copied and the function only returns it.
+        not within the recorded value. If ``value`` is not the object that was recorded under ``name`` of ``namespace``,
+        or is a random generator, nothing is copied and the function only returns it.
         """
         recorded = self._values.get(namespace.name, {}).get(name)
         if recorded is None or recorded.value is not value or recorded.is_generator:
@@ -241,9 +246,9 @@ class RecordedValues:
     ) -> None:
         """Raise `NotPutBack` if a value among ``names`` was changed in place and is too large to be restored.
 
-        ``names`` has the full names of changed values; those that refer to another object than the recorded one are not
-        checked. ``by`` and ``when`` are parts of the message: the method that has changed the value, and when it runs
-        again.
+        ``names`` has the full names of values that are known to have changed; those that refer to another object than
+        the recorded one are not checked. The error names the first value found. ``by`` and ``when`` are parts of its
+        message: the method that has changed the value, and when it runs again.
         """
         for namespace, name, value in self._find_unreplaced(namespaces, names):
             if value.too_large:
@@ -256,8 +261,8 @@ class RecordedValues:
     def _restore_name(self, namespace: Namespace, name: str, recorded: dict[str, _Value]) -> bool:
         """Restore the recorded value of one name; return False if the value still differs.
 
-        The results of `functools.cache` can only be cleared, so a value with such a cache may differ. Its present
-        content is then recorded instead, and the result is True.
+        ``recorded`` has the records of the namespace by name. The results of `functools.cache` can only be cleared, so
+        a value with such a cache may differ. Its present content is then put into ``recorded``, and the result is True.
         """
         value = recorded[name]
         namespace.set(name, value.restore())

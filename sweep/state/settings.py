@@ -37,6 +37,7 @@ def _list_resources() -> list[int]:
     for name in dir(resource):
         if name.startswith("RLIMIT_"):
             names.append(name)
+    # each number once, though a resource may have several names
     return sorted({getattr(resource, name) for name in names})
 
 
@@ -92,7 +93,8 @@ def _set_filters(filters: list[Any]) -> None:
 
 
 _Logger: TypeAlias = "tuple[int, list[logging.Handler], list[Any], bool, bool]"
-_NEW: _Logger = (logging.NOTSET, [], [], True, False)
+"""A logger's level, handlers and filters, whether it propagates to its parent, and whether it is disabled."""
+_UNCONFIGURED: _Logger = (logging.NOTSET, [], [], True, False)
 
 
 def _list_loggers() -> dict[str, logging.Logger]:
@@ -115,16 +117,16 @@ def _read_logging() -> tuple[int, dict[str, _Logger]]:
         )
     # loggers that nobody has configured are left out, because `_set_logging` resets all that are not recorded
     return logging.root.manager.disable, {
-        name: logger for name, logger in configured.items() if logger != _NEW
+        name: logger for name, logger in configured.items() if logger != _UNCONFIGURED
     }
 
 
 def _set_logging(configured: tuple[int, dict[str, _Logger]]) -> None:
-    disabled, known = configured
-    logging.disable(disabled)
+    disabled_level, recorded = configured  # messages up to this level are disabled for all loggers
+    logging.disable(disabled_level)
     for name, logger in _list_loggers().items():
-        # a logger cannot be deleted
-        level, handlers, filters, propagate, is_disabled = known.get(name, _NEW)
+        # a new logger cannot be deleted, so it is made as if nobody had configured it
+        level, handlers, filters, propagate, is_disabled = recorded.get(name, _UNCONFIGURED)
         logger.setLevel(level)
         logger.handlers[:], logger.filters[:] = handlers, filters
         logger.propagate = propagate
@@ -218,7 +220,7 @@ def read_settings(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
 
 
 def find_changed_settings(before: Values, after: Values) -> Values:
-    """Return the values in ``after`` of the settings whose values in ``before`` are different.
+    """Return the settings whose values in ``before`` and ``after`` differ, with those in ``after``.
 
     Settings that only one of them has are left out.
     """
@@ -232,8 +234,9 @@ def find_changed_settings(before: Values, after: Values) -> Values:
 def apply_settings(values: Values) -> list[str]:
     """Set each setting in ``values`` that has another value now; return a message for each that cannot be set.
 
-    For example, a hard limit of the system that was lowered cannot be raised again. Settings whose library is not
-    imported are left out.
+    A message has the setting's name and the error. For example, a hard limit of the system that was lowered cannot be
+    raised again. Settings whose library is not imported are left out. Raises KeyError for a name that is not in
+    `SETTINGS`.
     """
     resisting = []
     for name, value in find_changed_settings(read_settings(tuple(values)), values).items():
@@ -248,16 +251,16 @@ def _merge_library_change(start: Any, before: Any, after: Any) -> Any:
     """Return the initial value of a setting for later trials, after the import of a library has changed it.
 
     ``start`` is its initial value so far, ``before`` and ``after`` are its values before and after the import. If the
-    setting is a mapping, only the entries that the library changed are taken over, because the trial may have set
-    others before the import.
+    setting is a mapping, only the entries that the library added or changed are taken over, because the trial may have
+    set others before the import; entries that it deleted stay. Otherwise the result is ``after``.
     """
     if not isinstance(start, dict):
         return after
-    new = {}
+    changed_entries = {}
     for name, value in after.items():
         if name not in before or before[name] != value:
-            new[name] = value
-    return {**start, **new}
+            changed_entries[name] = value
+    return {**start, **changed_entries}
 
 
 class SavedSettings:
@@ -291,5 +294,8 @@ class SavedSettings:
         return find_changed_settings(self._start, read_settings())
 
     def restore(self) -> list[str]:
-        """Restore all settings that differ from the initial ones; return a message for each that cannot be restored."""
+        """Restore all settings that differ from the initial ones; return a message for each that cannot be restored.
+
+        Settings without an initial value, because their library was not imported at the start, stay as they are.
+        """
         return apply_settings(self._start)

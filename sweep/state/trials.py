@@ -73,9 +73,10 @@ class StartingValues:
         )
 
     def record(self, list_namespaces: _ListNamespaces, *, key: object) -> None:
-        """Record the present values as those that trials begin with.
+        """Record the present values in the namespaces that ``list_namespaces`` returns as those that trials begin with.
 
-        Namespaces that were recorded for the same ``key`` (the same object) keep their recorded values.
+        Namespaces that were recorded for the same ``key`` keep their recorded values. With another object as ``key``
+        than in the last call, all earlier records are forgotten.
         """
         if self._key is not key:
             self._recorded = RecordedValues()
@@ -93,8 +94,9 @@ class StartingValues:
 def record_changes() -> None:
     """Record which names the present trial, which is over, has changed; do not restore them yet.
 
-    Its model may still be inspected, saved, tested or exported. Later changes do not count as the trial's. Nothing
-    happens if there is no trial, or if its changes were recorded before.
+    `restore_names` restores these names and no others: until then the trial's model may still be inspected, saved,
+    tested or exported, and what this changes does not count as the trial's. Nothing happens if there is no trial, or if
+    its changes were recorded before.
     """
     for trial in _present:
         if trial.changed is None:
@@ -106,9 +108,10 @@ def record_changes() -> None:
 def restore_names() -> None:
     """End the present trial, if any: restore all names that it has changed in the author's modules and classes.
 
-    The trial's ``before_end`` is called before that. Modules that it has put into `sys.modules` without importing them
-    are removed there. Names that cannot be restored are added to `resisting`. Messages about changed names that may
-    hold results, such as lists and numbers, are kept for `take_messages`.
+    If `record_changes` was called after the trial, only the changes before that call count. The trial's ``before_end``
+    is called before names are restored, and imports are no longer watched. Modules that the trial has put into
+    `sys.modules` without importing them are removed there. Names that cannot be restored are added to `resisting`.
+    Messages about changed names that may hold results, such as lists and numbers, are kept for `take_messages`.
     """
     record_changes()
     while _present:
@@ -148,9 +151,9 @@ def take_messages() -> list[str]:
 
 
 def describe_stale() -> str:
-    """Return a line for users about names that earlier trials changed and that cannot be restored.
+    """Return a line for users about names that earlier trials in this process changed and that cannot be restored.
 
-    It shows the first three names in alphabetical order; "" if there are none.
+    It shows the first three names in alphabetical order. Returns "" if there are none.
     """
     return describe_stale_names(resisting)
 

@@ -35,7 +35,8 @@ from sweep.author_code import is_author_file
 
 LARGEST_BYTES = 256 * 2**20  # larger arrays are compared by identity, which is safe but slower
 COPIED_BYTES = 16 * 2**20  # of one value; larger ones can be replaced, but not restored in place
-_DEEPEST, _MOST = 60, 20_000
+_MAX_DEPTH = 60  # of objects within objects
+_MAX_OBJECTS = 20_000  # within one value
 _SAMPLED = 2**16  # elements sampled from a larger array to detect changes in place
 _CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodType)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -55,7 +56,8 @@ _TRAINABLES = ("trainables.keras_trainable", "trainables.recipe.author")
 def is_trainable(value: object) -> bool:
     """Return whether an object is an instance of one of sweep's trainable classes, or of a class derived from one.
 
-    The state of such an object is restored separately.
+    These are the classes defined in `_TRAINABLES` and in modules below them. The state of such an object is restored
+    separately.
     """
     return any(kind.__module__.startswith(_TRAINABLES) for kind in type(value).__mro__)
 
@@ -71,20 +73,23 @@ def is_instance_of(value: object, library: str, *names: str) -> bool:
 
 
 def _find_class(library: str, name: str) -> type | None:
-    """Return a class of an imported library by its dotted name; None if the library has no such class (yet)."""
-    known = _kinds.get((library, name))
+    """Return a class of an imported library by its dotted name; None if the library has no such class (yet).
+
+    A class is looked up once in a process. Raises KeyError if the library was not imported.
+    """
+    known = _known_classes.get((library, name))
     if known is not None:
         return known
-    part_found: Any = sys.modules[library]
+    found: Any = sys.modules[library]
     for part in name.split("."):
-        part_found = getattr(part_found, part, None)
-    if not isinstance(part_found, type):
+        found = getattr(found, part, None)
+    if not isinstance(found, type):
         return None
-    _kinds[library, name] = part_found
-    return part_found
+    _known_classes[library, name] = found
+    return found
 
 
-_kinds: dict[tuple[str, str], type] = {}
+_known_classes: dict[tuple[str, str], type] = {}
 
 
 def is_variable(value: object) -> bool:
@@ -121,9 +126,9 @@ _STATEFUL_OF_KERAS = (
 
 
 def get_generator_state(value: object) -> Any:
-    """Return the state of a random number generator; None for other values and for generators without a state.
+    """Return a copy of the state of a random number generator; None for other values.
 
-    Generators of Python, NumPy, TensorFlow and Keras are known.
+    Generators of Python, NumPy, TensorFlow and Keras are known. `random.SystemRandom`, which has no state, gives None.
     """
     match value:
         case random.SystemRandom():  # before its base class: it draws from the machine and has no state
@@ -158,7 +163,8 @@ def digest(value: Any) -> object:
     """Return a digest of a value, equal for values with equal content in this process.
 
     A value that cannot be compared by content has a digest that is equal only for the same object. That is so for
-    arrays above `LARGEST_BYTES`, of which only a sample of the elements shows changes in place.
+    functions, modules, classes and layers, and for what cannot be pickled or exceeds the limits on depth and number of
+    objects. It is also so for arrays above `LARGEST_BYTES`, of which a sample of the elements is compared as well.
     """
     return Digester().digest(value)
 
@@ -197,15 +203,17 @@ class Digester:
     largest_bytes = LARGEST_BYTES
 
     def __init__(self) -> None:
-        self._path: list[int] = []
-        self._objects_left = _MOST
+        self._ids_around: list[
+            int
+        ] = []  # ids of the objects around the present one, from the outside in
+        self._objects_left = _MAX_OBJECTS  # how many may still be read
         self.nbytes = 0
 
     def digest(self, value: Any, owner: object = None) -> object:
         """Return the digest of a value, and count it in ``nbytes``.
 
-        Beyond the limits of depth and number of objects, the digest only identifies an object: ``owner``, or else the
-        value itself. Give ``owner`` if the value was created only to be digested.
+        Beyond the limits of depth and number of objects, and for a value within itself, the digest only identifies an
+        object: ``owner``, or else the value itself. Give ``owner`` if the value was created only to be digested.
         """
         self._objects_left -= 1
         identity = value if owner is None else owner
@@ -216,15 +224,15 @@ class Digester:
                 self.nbytes += 8
             # floats by their text, since NaN differs from itself, and 0.0 equals -0.0
             return type(value).__name__, repr(value) if isinstance(value, float) else value
-        if id(value) in self._path:
+        if id(value) in self._ids_around:  # the value is within itself
             return IdentityDigest(identity)
-        if len(self._path) > _DEEPEST or self._objects_left < 0:
+        if len(self._ids_around) > _MAX_DEPTH or self._objects_left < 0:
             return self._digest_without_content(identity)
-        self._path.append(id(value))
+        self._ids_around.append(id(value))
         try:
             return self._digest_parts(value, identity)
         finally:
-            self._path.pop()
+            self._ids_around.pop()
 
     def _digest_without_content(self, value: object) -> object:
         """Return the digest of a value whose content is not read, because it exceeds a limit of `digest`."""
@@ -260,7 +268,8 @@ class Digester:
     def _digest_container(self, value: Any, identity: object) -> object:
         """Return the digest of a mapping, set, list or the like: of its parts or, if they are too many, of all at once.
 
-        ``identity`` is the object by which it is compared if it has too many parts and cannot be pickled.
+        All parts at once are pickled; of a set, the hash is taken. ``identity`` is the object by which a value is
+        compared if it has too many parts and cannot be pickled.
         """
         if isinstance(value, Mapping):
             items = list(value.items())
@@ -279,7 +288,12 @@ class Digester:
         return type(value).__name__, tuple(map(self.digest, parts))
 
     def _digest_object(self, value: Any) -> object:
-        """Return the digest of a function, generator or other object, by its parts, its attributes or its identity."""
+        """Return the digest of an object that is no array, layer or container.
+
+        Functions and other wrappers are digested by identity and by what they refer to, Python's generators by identity
+        and local variables, and objects with content of the user by their attributes (`holds_user_content`). Others are
+        digested by identity if their class belongs to TensorFlow or Keras, and otherwise by their pickle.
+        """
         if isinstance(value, _WRAPPERS):
             parts = tuple(map(self.digest, _get_parts(value)))
             return (
@@ -288,8 +302,11 @@ class Digester:
                 self.digest(_get_function_attributes(value), value),
             )
         if isinstance(value, types.GeneratorType):
-            frame = value.gi_frame  # None once it has ended
-            return IdentityDigest(value), None if frame is None else (
+            frame = value.gi_frame
+            if frame is None:  # it has ended
+                return IdentityDigest(value), None
+            # the last instruction that it ran, and its local variables
+            return IdentityDigest(value), (
                 frame.f_lasti,
                 self.digest(dict(frame.f_locals), value),
             )
@@ -302,28 +319,32 @@ class Digester:
         return self._digest_pickle(value, value)
 
     def _digest_array(self, value: Any) -> object:
-        """Return the digest of an array or a variable: of its type, shape and content.
+        """Return the digest of an array, tensor or variable: of its type, shape and content.
 
-        A large one is compared by identity and a sample of its content.
+        One of more than `largest_bytes` is compared by identity and a sample of its content, which is only the first
+        row if it is not contiguous. An array of objects is compared by identity and by its pickle.
         """
-        array = np.asarray(value)
-        self.nbytes += array.nbytes
-        if array.dtype.hasobject:
-            return IdentityDigest(value), self._digest_pickle(array, value)
-        if array.nbytes > self.largest_bytes:
-            if array.flags.c_contiguous:
-                sample = array.reshape(-1)[:: max(array.size // _SAMPLED, 1)]
+        content = np.asarray(value)
+        self.nbytes += content.nbytes
+        if content.dtype.hasobject:
+            return IdentityDigest(value), self._digest_pickle(content, value)
+        if content.nbytes > self.largest_bytes:
+            if content.flags.c_contiguous:
+                sample = content.reshape(-1)[:: max(content.size // _SAMPLED, 1)]
             else:  # `reshape` would copy it
-                sample = array[:1]
+                sample = content[:1]
             return IdentityDigest(value), zlib.crc32(np.ascontiguousarray(sample).tobytes())
         return (
-            str(array.dtype),
-            array.shape,
-            zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data),
+            str(content.dtype),
+            content.shape,
+            zlib.crc32(np.ascontiguousarray(content).reshape(-1).view(np.uint8).data),
         )
 
     def _digest_pickle(self, value: object, identity: object) -> object:
-        """Return a digest of the pickled value; if it cannot be pickled, a digest of the identity."""
+        """Return a digest of the pickled value, and count its bytes in ``nbytes``.
+
+        If it cannot be pickled, return a digest of the identity of ``identity``.
+        """
         try:
             content = pickle.dumps(value)
         except Exception:  # any error of the object's own code: it cannot be compared by value
@@ -337,19 +358,23 @@ def holds_user_content(value: object) -> bool:
 
     They are not for objects of TensorFlow, sweep and most of Python's own modules, nor for dataframes and loggers,
     which change when they are only read. Of Keras, they are for callbacks, optimizers, metrics, losses and the like.
+    The result is False for an object that can have no attributes.
     """
     kind = type(value)
-    top = kind.__module__.partition(".")[0]
+    top = kind.__module__.partition(".")[0]  # the package in which its class is defined
     if is_instance_of(value, "keras", *_STATEFUL_OF_KERAS):
         return True
     if top in ("tensorflow", "keras", "pandas", "sweep"):
         return False
-    is_plain = top not in sys.stdlib_module_names or top in _OPEN_MODULES
-    return is_plain and (hasattr(value, "__dict__") or bool(_list_slots(kind)))
+    may_be_content = top not in sys.stdlib_module_names or top in _OPEN_MODULES
+    return may_be_content and (hasattr(value, "__dict__") or bool(_list_slots(kind)))
 
 
 def get_attributes(value: Any) -> dict[str, object]:
-    """Return the attributes of an object, including those in ``__slots__`` if the author's code defines its class."""
+    """Return the attributes that an object has itself, by name, without those of its class.
+
+    Those in ``__slots__`` are included if the author's code defines its class, and if they have a value.
+    """
     slots = {}
     for name in _list_slots(type(value)):
         if hasattr(value, name):
@@ -382,8 +407,9 @@ def _mangle(name: str, owner: type) -> str:
 def _get_parts(value: Any) -> list[object]:
     """Return the objects to which a function or a wrapper refers.
 
-    They are defaults, the content of closure cells, wrapped functions, and cached results; [] for a function that is
-    not the author's.
+    Of a function, they are its defaults and the content of its closure, and none if it is not the author's. Of other
+    wrappers, they are the wrapped functions, the arguments of a partial, and the attributes, keys and results of a
+    cached function. None may be among those of a property.
     """
     match value:
         case property():
@@ -411,8 +437,9 @@ def _get_parts(value: Any) -> list[object]:
 def list_cached_results(cache: Any) -> list[object]:
     """Return the results that a function with `functools.cache` or `lru_cache` has cached.
 
-    For `lru_cache` with a limit, the keys are among them.
+    For `lru_cache` with a limit, the keys are among them. ``cache`` is the decorated function.
     """
+    # No public function returns the results, but the garbage collector knows what the function refers to.
     parts = []
     for part in gc.get_referents(cache):
         if part is not vars(cache):
@@ -435,7 +462,7 @@ def _is_of_lru_cache(part: object) -> bool:
 
 
 def _get_function_attributes(value: Any) -> dict[str, object] | None:
-    """Return the attributes that were set on a function of the author's; None for any other value.
+    """Return the attributes that were set on a function of the author's, by name; None for any other value.
 
     ``__wrapped__`` is left out.
     """
@@ -469,10 +496,8 @@ def _digest_vocabularies(layer: Any) -> tuple[int, ...]:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        queue += [
-            *getattr(part, "layers", ()),
-            *(value for value in vars(part).values() if is_layer(value)),
-        ]
+        layers_in_attributes = [value for value in vars(part).values() if is_layer(value)]
+        queue += [*getattr(part, "layers", ()), *layers_in_attributes]
         try:
             if hasattr(part, "get_vocabulary"):
                 vocabulary = part.get_vocabulary()
@@ -497,16 +522,16 @@ class Snapshot:
         self._variables = variables
         self.too_large = False
         self.has_cache = False
-        self._nbytes = 0
+        self._nbytes = 0  # bytes of the arrays so far
         # by id; holding the objects keeps their ids from being used again
         self._seen: dict[int, object] = {}
         self._restorers: list[Callable[[], None]] = []
-        queue = [value]
+        queue = [value]  # objects to be recorded
         while queue:
             one = queue.pop()
             if id(one) in self._seen or type(one) in _PLAIN:
                 continue
-            if len(self._seen) >= _MOST:
+            if len(self._seen) >= _MAX_OBJECTS:
                 self.too_large = True
                 break
             self._seen[id(one)] = one
@@ -518,7 +543,8 @@ class Snapshot:
         """Restore the content that the objects had when the snapshot was taken; they stay the same objects.
 
         Objects that the snapshot did not copy keep their present content: those beyond its limits (``too_large``), and
-        those of other types, such as iterators and files. A cache with new results is cleared.
+        those of other types, such as iterators and files. A cache with new results is cleared. It may be called several
+        times.
         """
         for restorer in self._restorers:
             restorer()
@@ -532,10 +558,11 @@ class Snapshot:
         yield from self._seen.values()
 
     def _record(self, value: Any) -> Iterable[object]:
-        """Store how to restore one object, and return the objects within it, which are not recorded yet.
+        """Store how to restore one object, and return the objects within it, which are not recorded by this.
 
         Nothing is stored for objects whose content is unknown or recorded elsewhere, such as trainables, classes and
-        modules' namespaces.
+        modules' namespaces, nor for variables that are not among `variables` and for arrays that cannot be written. Of
+        a layer, its variables are returned.
         """
         if is_trainable(value) or _is_namespace(value):
             return ()
@@ -572,9 +599,9 @@ class Snapshot:
     def _record_array(
         self, value: object, content: np.ndarray[Any, Any], put: Callable[[Any], object]
     ) -> None:
-        """Store a copy of ``content``, the array of ``value``, to restore it by ``put`` if it has changed.
+        """Store a copy of ``content``, the array of ``value``, for restoring it if it has changed.
 
-        If the limit on copied bytes is exceeded, nothing is stored, and `too_large` is set.
+        ``put`` then gets the copy. If the arrays so far have more than `COPIED_BYTES` with this one, nothing is stored, and `too_large` is set.
         """
         self._nbytes += content.nbytes
         if self._nbytes > COPIED_BYTES:
@@ -589,7 +616,10 @@ class Snapshot:
         self._restorers.append(restore)
 
     def _record_wrapper(self, value: Any) -> list[object]:
-        """Store how to restore a function, a cached function or another wrapper; return the objects within it."""
+        """Store how to restore a function or a cached function; return the objects within it.
+
+        For another wrapper, such as a property or a partial, nothing is stored. Sets `has_cache` for a cached function.
+        """
         if isinstance(value, types.FunctionType):
             return self._record_function(value)
         held = _get_parts(value)
@@ -621,7 +651,7 @@ class Snapshot:
         return [*(defaults or ()), function.__kwdefaults__, *contents, *own.values()]
 
     def _record_container(self, value: Any) -> list[object]:
-        """Store how to restore the parts of a container in place, and return them; of a mapping, keys and values."""
+        """Store how to restore the parts of a mutable container in place; return them, of a mapping keys and values."""
         if isinstance(value, MutableMapping):
             items = dict(value.items())
             self._restorers.append(lambda: _put_mapping(value, items))
@@ -679,7 +709,10 @@ def _put_mapping(value: MutableMapping[Any, Any], items: dict[Any, Any]) -> None
 
 
 def _put_parts(value: Any, parts: list[Any]) -> None:
-    """Make a set, list, deque or array have exactly ``parts``, if it does not have them already."""
+    """Make a set, list, deque, bytearray or `array.array` have exactly ``parts``, if it does not have them already.
+
+    It has them if the objects are identical; their order does not matter for a set.
+    """
     present = list(value)
     if isinstance(value, MutableSet):
         if {*map(id, present)} != {*map(id, parts)}:
@@ -697,7 +730,10 @@ def _put_parts(value: Any, parts: list[Any]) -> None:
 
 
 def _put_attributes(value: Any, attributes: dict[str, object]) -> None:
-    """Make an object have exactly ``attributes``; all others are deleted."""
+    """Make an object have exactly ``attributes``, which `get_attributes` returned; all others are deleted.
+
+    Methods of the class that react to changes of attributes are not called.
+    """
     own = getattr(value, "__dict__", None)
     slots = _list_slots(type(value))
     for name in slots:

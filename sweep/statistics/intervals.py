@@ -17,8 +17,8 @@ Interval = tuple[float, float]
 def compute_mean_interval(values: Sequence[float], shared: float = 0.0) -> Interval | None:
     """Return the lower and upper end of the 95 % interval of a mean by Student's t; None for fewer than two values.
 
-    ``shared`` is the result of `compute_fold_correction` if the values are scores of folds, otherwise 0. Source:
-    NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.5.2.
+    The ends are limited to the largest floats. ``shared`` is the result of `compute_fold_correction` if the values are
+    scores of folds, otherwise 0. Source: NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.5.2.
     """
     count = len(values)
     if count < 2:
@@ -68,8 +68,8 @@ def compute_fold_correction(folds: int | None) -> float:
 def compute_share_interval(hits: float, count: int) -> Interval:
     """Return Wilson's 95 % interval of the probability of an event that was observed ``hits`` times in ``count``.
 
-    The interval has the lower end first and is within 0 and 1. Raises ZeroDivisionError if ``count`` is 0. Wilson, JASA
-    22, 1927.
+    ``hits`` must be between 0 and ``count``. The interval has the lower end first and is within 0 and 1. Raises
+    ZeroDivisionError if ``count`` is 0. Source: Wilson, JASA 22, 1927.
     """
     share = hits / count
     scale = 1 + Z * Z / count

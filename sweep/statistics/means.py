@@ -12,7 +12,10 @@ LARGE = 1e150
 
 
 def compute_mean(values: Iterable[float]) -> float:
-    """Return the mean of one or more numbers, with the bits of `fmean` unless their sum is too large for a float."""
+    """Return the mean of one or more numbers, with the bits of `fmean` unless their sum is too large for a float.
+
+    Raises StatisticsError without any number.
+    """
     numbers = list(values)
     try:
         return fmean(numbers)
@@ -23,7 +26,7 @@ def compute_mean(values: Iterable[float]) -> float:
 
 
 def compute_deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation of numbers as `stdev` does, at most the largest float.
+    """Return the standard deviation of a sample of numbers as `stdev` does, at most the largest float.
 
     Raises StatisticsError for fewer than two numbers.
     """
@@ -34,10 +37,16 @@ def compute_deviation(values: Sequence[float]) -> float:
 def choose_scale(values: Iterable[float]) -> float:
     """Return the power of two to divide numbers by, so that differences and squares of them are not too large.
 
-    It is 1 if no number is beyond `LARGE`. Otherwise, all divided numbers are below 2.
+    It is 1 if no absolute value is above `LARGE`, and without any number. Otherwise, the absolute values of all divided
+    numbers are below 2. The numbers must be finite.
     """
     largest = max(map(abs, values), default=0.0)
-    return math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest > LARGE else 1.0
+    if not largest > LARGE:  # so that it is 1 for NaN, too
+        return 1.0
+    exponent = math.frexp(largest)[
+        1
+    ]  # ``largest`` is below 2 to the power of it, and at least half of that
+    return math.ldexp(1.0, exponent - 1)
 
 
 def scale_up(value: float, scale: float) -> float:

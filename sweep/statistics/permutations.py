@@ -45,9 +45,10 @@ def check_differences(differences: npt.ArrayLike) -> SignTest:
     """Test for each comparison whether its paired differences are centered at zero; return one p-value for each.
 
     ``differences`` has shape (seeds, comparisons). Each comparison is tested alone, two-sided, and its p-value is not
-    adjusted for their number. A missing seed must have the difference 0. NaN must not occur: it is not checked, and
-    makes a p-value too small. If there are too many patterns of signs to try all of them, a random sample of fixed seed
-    is tried, and the result has the error of the p-values by that (`SignTest.error`).
+    adjusted for their number. It is 1 if all differences of a comparison are 0. A missing seed must have the difference
+    0. NaN must not occur: it is not checked, and makes a p-value too small. If there are too many patterns of signs to
+    try all of them, a random sample of fixed seed is tried, and the result has the error of the p-values by that
+    (`SignTest.error`).
 
     The statistic is the absolute sum of a comparison's differences. It is divided by the root of their sum of squares,
     which is the same for all patterns of signs, so that this changes no p-value.
@@ -74,7 +75,8 @@ def check_equality(scores: Floats) -> Equality:
     """Test whether all configurations are equally good; return a p-value and the one furthest behind the best.
 
     ``scores`` has shape (seeds, configurations), with NaN for missing scores; larger scores are better. There must be
-    at least two configurations, and each must have a score in a seed in which another one has a score.
+    at least two configurations, and each must have a score in a seed in which another one has a score. Patterns of
+    signs are tried as in `check_differences`: all, or a random sample of fixed seed.
 
     The statistic is the largest distance of a configuration from the best one, in standard errors. All signs of a seed
     change together, and the best one is chosen again for each pattern, as it is chosen by the scores that are compared.
@@ -129,7 +131,10 @@ def _scale_down_large(table: Floats) -> Floats:
 
 
 def _compute_variances(squares: Floats, means: Floats, counts: npt.NDArray[np.int_]) -> Floats:
-    """Return the unbiased variances of samples from their sums of squares, means and counts; 0 for a count of 1."""
+    """Return the unbiased variances of samples from their sums of squares, means and counts; 0 for a count of 1.
+
+    A variance that rounding makes negative is 0. The arrays are broadcast against each other.
+    """
     of_sample = np.maximum(squares / counts - means**2, 0.0)
     return np.asarray(of_sample * counts / np.maximum(counts - 1, 1))
 
@@ -157,10 +162,11 @@ class _Patterns:
     def share(self, count: Floats) -> Floats:
         """Return p-values; ``count`` has the number of patterns that reach the observed statistic in each comparison.
 
-        If the patterns are a random sample, the observed one counts among them, so that no p-value is 0.
+        The result has the same shape as ``count``: its shares of all patterns. If the patterns are a random sample, the
+        observed one counts in addition to them, so that no p-value is 0.
         """
-        more = int(self.drawn)
-        return np.asarray((count + more) / (len(self.signs) + more))
+        observed = int(self.drawn)  # 1 if the pattern without changes is to be added
+        return np.asarray((count + observed) / (len(self.signs) + observed))
 
     @property
     def error(self) -> float | None:
@@ -174,8 +180,8 @@ def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns,
     """Return the patterns of signs for all seeds, and the differences scaled to a sum of squares of 1.
 
     The scaled differences have shape (seeds, comparisons); a column of zeros stays so. Of two opposite patterns, one is
-    left out, unless there are too many patterns and a random sample is drawn. ``work`` limits the number of patterns
-    times the number of comparisons, down to `FEWEST_DRAWN` patterns.
+    left out, unless there are too many patterns and a random sample of fixed seed is drawn, of at most `DRAWN`.
+    ``work`` limits the number of patterns times the number of comparisons, down to `FEWEST_DRAWN` patterns.
     """
     table = np.asarray(differences, dtype=np.float64)
     # The squares below may be too large or too small for a float. Such comparisons are first divided by their largest
@@ -192,9 +198,9 @@ def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns,
     enumerated = 2 ** (seeds - 1)
     # `ENUMERATED` limits all patterns, with the opposite ones; ``work`` limits those that are computed.
     if 2**seeds <= ENUMERATED and enumerated <= allowed_patterns:
-        number = np.arange(enumerated)[:, None]
+        numbers = np.arange(enumerated)[:, None]  # one for each pattern
         # bit k of a number tells whether seed k changes its sign
-        is_negative = number >> np.arange(seeds) & 1
+        is_negative = numbers >> np.arange(seeds) & 1
         return _Patterns(1.0 - 2.0 * is_negative.astype(np.float64), drawn=False), table
     sample_size = min(DRAWN, allowed_patterns)
     is_negative = np.random.default_rng(0).integers(0, 2, (sample_size, seeds))
@@ -202,22 +208,23 @@ def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns,
 
 
 def _compute_observed_sums(table: Floats) -> Floats:
-    """Return the absolute sums of the columns, minus a tolerance for rounding."""
-    # tolerance, since a sum in another order can be smaller
+    """Return the absolute sums of the columns, minus a tolerance for rounding of 1e-9."""
+    # a sum of the same numbers in another order can be a little smaller
     return np.asarray(np.abs(table.sum(axis=0)) - 1e-9)
 
 
 def _make_patterns(seeds: int, configurations: int) -> _Patterns:
     """Return the patterns of signs for tests of sets of configurations; the first one changes no sign.
 
-    They are all patterns or, if these are too many, a random sample of fixed seed. ``seeds`` and ``configurations`` are
-    their numbers. Opposite patterns are not equivalent here, because the best configuration becomes the worst.
+    They are all patterns or, if these are too many, a random sample of fixed seed, smaller for more configurations.
+    ``seeds`` and ``configurations`` are their numbers. Both of two opposite patterns are used, because they are not
+    equivalent here: the best configuration becomes the worst.
     """
     allowed_patterns = max(MOST_WORK_STEP_DOWN // configurations**2, FEWEST_DRAWN)
     if 2**seeds <= min(ENUMERATED, allowed_patterns):
-        number = np.arange(2**seeds)[:, None]
+        numbers = np.arange(2**seeds)[:, None]  # one for each pattern
         # bit k of a number tells whether seed k changes its sign
-        is_negative = number >> np.arange(seeds) & 1
+        is_negative = numbers >> np.arange(seeds) & 1
         return _Patterns(1.0 - 2.0 * is_negative.astype(np.float64), drawn=False)
     sample_size = min(DRAWN, allowed_patterns)
     is_negative = np.random.default_rng(0).integers(0, 2, (sample_size, seeds))
