@@ -302,14 +302,7 @@ class Digester:
                 self.digest(_get_function_attributes(value), value),
             )
         if isinstance(value, types.GeneratorType):
-            frame = value.gi_frame
-            if frame is None:  # it has ended
-                return IdentityDigest(value), None
-            # the last instruction that it ran, and its local variables
-            return IdentityDigest(value), (
-                frame.f_lasti,
-                self.digest(dict(frame.f_locals), value),
-            )
+            return IdentityDigest(value), self._digest_progress(value)
         if isinstance(value, itertools.count):
             return "count", repr(value)  # restored as a copy
         if holds_user_content(value):
@@ -317,6 +310,14 @@ class Digester:
         if is_library_object(value):
             return IdentityDigest(value)
         return self._digest_pickle(value, value)
+
+    def _digest_progress(self, generator: types.GeneratorType[Any, Any, Any]) -> object:
+        """Return a digest of how far a generator function has run and of its local variables; None if it has ended."""
+        frame = generator.gi_frame
+        if frame is None:  # it has ended
+            return None
+        # ``f_lasti`` is the last instruction that it ran
+        return frame.f_lasti, self.digest(dict(frame.f_locals), generator)
 
     def _digest_array(self, value: Any) -> object:
         """Return the digest of an array, tensor or variable: of its type, shape and content.
@@ -601,7 +602,8 @@ class Snapshot:
     ) -> None:
         """Store a copy of ``content``, the array of ``value``, for restoring it if it has changed.
 
-        ``put`` then gets the copy. If the arrays so far have more than `COPIED_BYTES` with this one, nothing is stored, and `too_large` is set.
+        ``put`` then gets the copy. If this array and those before have more than `COPIED_BYTES`, nothing is stored, and
+        `too_large` is set.
         """
         self._nbytes += content.nbytes
         if self._nbytes > COPIED_BYTES:
