@@ -321,14 +321,16 @@ def _make_copier(value: Any) -> Callable[[], Any] | None:
     """Return a function that makes copies of an iterator as it is now; None if ``value`` is no iterator.
 
     Each copy stands where the iterator stands at this call, even if the iterator advances later; making copies does not
-    advance it. Also returns None for generators and files, which cannot be copied.
+    advance it. Also returns None for generators, files and other objects that cannot be copied.
     """
     if not hasattr(value, "__next__") or not hasattr(value, "__iter__"):
         return None
     try:
         copied = copy.copy(value)
         copy.copy(copied)  # the later copies are made of the copy, so that must be possible too
-    except TypeError:  # a generator or a file
+    # A generator or a file raises TypeError. Others, such as a temporary file, fail in code of their own while the copy
+    # has no attributes yet.
+    except Exception:
         return None
     return lambda: copy.copy(copied)
 
