@@ -209,17 +209,20 @@ class SpecResolver:
         )
 
     def resolve_population(self, entries: list[Entry]) -> PopulationRules | None:
-        """Return the settings of the block `population`, even if it has mistakes; None if the method has no population.
+        """Return the settings of the block `population`, even if it has mistakes; None without a population.
 
-        Without the block, the settings are the defaults. Adds mistakes for the block with a method that has no
-        population, for an interval that is not below the epochs, for names in ``perturb`` that are no parameters, and
-        for what does not go with a population: the keys in `NOT_WITH_A_POPULATION`, ``budget.trials`` and a parameter
-        ``epochs``. It is a mistake, too, if copies have no parameter to change (`check_perturbed`).
+        There is one if the method has one; without the block, the settings are then the defaults. Nothing is checked if
+        the method is unknown. Adds mistakes for the block with a method that has no population, for an interval that is
+        not below the epochs, for names in ``perturb`` that are no parameters, and for what does not go with a
+        population: the keys in `NOT_WITH_A_POPULATION`, ``budget.trials`` and a parameter ``epochs``. It is a mistake,
+        too, if copies have no parameter to change (`check_perturbed`).
         """
         file = self.file
         document = self.document
         method = self.method
-        if method is None or not method.population:
+        if method is None:  # an unknown one, which is a mistake by itself
+            return None
+        if not method.population:
             if file.population is not None:
                 what = f"method {file.method} has no population"
                 hint = f"write method: {_join_method_names(one for one in SEARCHED if one.population)}, or remove it"
