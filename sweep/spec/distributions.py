@@ -159,8 +159,14 @@ def _check_value_is_possible(
     elif isinstance(domain, Constant | Categorical | Tied) or get_quantum(domain) is None:
         what = f"{describe_value(value)} is never met exactly by a continuous parameter"
         document.add_mistake(path, what, "use {min: ..., max: ...}")
-    elif not contains(domain, value):  # more steps than are listed
-        document.add_mistake(path, f"{describe_value(value)} is no value of that parameter")
+    else:  # more steps than are listed
+        # 5.0 is the same value as 5, but `contains` finds no float in a domain of integers.
+        if isinstance(value, float) and value.is_integer():
+            number: Value = int(value)
+        else:
+            number = value
+        if not contains(domain, number):
+            document.add_mistake(path, f"{describe_value(value)} is no value of that parameter")
 
 
 Name: TypeAlias = Literal[

@@ -175,6 +175,10 @@ def test_holds(when: dict[str, Value], params: Params, holds: bool) -> None:
         (1.0, IntUniform(1, 3), True),
         (4, IntUniform(1, 3), False),
         (4, IntUniform(1, 20_000), True),  # more steps than are listed
+        (4.0, IntUniform(1, 20_000), True),
+        (True, IntUniform(1, 20_000), False),
+        (400.0, Uniform(0, 20_000, 0.5), True),
+        (400.2, Uniform(0, 20_000, 0.5), False),
         (30_000, IntUniform(1, 20_000), False),
         (4.5, IntUniform(1, 20_000), False),
         (1, Categorical((True, False)), False),
