@@ -159,11 +159,13 @@ def _join_surrogates(text: str) -> str:
 
     A text without such halves is returned unchanged. Raises ValueError for a single half.
     """
-    if _SURROGATE.search(text):  # JSON writes characters beyond 16 bits as two escapes
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        if "\ufffd" in text:
-            raise ValueError("half of a surrogate pair in a text")
-    return text
+    if not _SURROGATE.search(text):
+        return text
+    # JSON writes characters beyond 16 bits as two escapes
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise ValueError("half of a surrogate pair in a text") from None
 
 
 MAX_SIZE_BYTES = 1_000_000
