@@ -229,22 +229,7 @@ class SpecResolver:
                 document.add_mistake(("population",), what, hint, at_key=True)
             return None
         block = file.population or sweep_file.PopulationBlock()
-        for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
-            value = getattr(file, key)
-            # `early_terminate: {type: none}` and a list of one metric change nothing.
-            changes_nothing = isinstance(value, sweep_file.RULES["none"]) or (
-                key == "metrics" and value and len(value) == 1
-            )
-            if value != type(file).model_fields[key].default and not changes_nothing:
-                document.add_mistake(
-                    (key,),
-                    f"does not go with method {file.method}: {reason}",
-                    "remove it",
-                    at_key=True,
-                )
-        if file.budget.trials is not None:  # the same limit by another name
-            what = f"does not go with method {file.method}: {sweep_file.NOT_WITH_A_POPULATION['run_cap']}"
-            document.add_mistake(("budget", "trials"), what, "remove it", at_key=True)
+        self.check_keys_beside_population()
         if block.interval >= file.epochs and "epochs" not in self.wrong:
             what = f"number {block.interval}, and no generation ends before the last of {file.epochs} epochs"
             document.add_mistake(("population", "interval"), what, "lower it, or train more epochs")
@@ -271,6 +256,31 @@ class SpecResolver:
             perturb=block.perturb,
             method=method.name,
         )
+
+    def check_keys_beside_population(self) -> None:
+        """Add a mistake for each key in `NOT_WITH_A_POPULATION` that the file sets, and for ``budget.trials``.
+
+        A key with its default, a rule of the type ``none`` and a list of one metric are accepted. It is to be called
+        for methods with a population alone.
+        """
+        file = self.file
+        document = self.document
+        for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
+            value = getattr(file, key)
+            # `early_terminate: {type: none}` and a list of one metric change nothing.
+            changes_nothing = isinstance(value, sweep_file.RULES["none"]) or (
+                key == "metrics" and value and len(value) == 1
+            )
+            if value != type(file).model_fields[key].default and not changes_nothing:
+                document.add_mistake(
+                    (key,),
+                    f"does not go with method {file.method}: {reason}",
+                    "remove it",
+                    at_key=True,
+                )
+        if file.budget.trials is not None:  # the same limit by another name
+            what = f"does not go with method {file.method}: {sweep_file.NOT_WITH_A_POPULATION['run_cap']}"
+            document.add_mistake(("budget", "trials"), what, "remove it", at_key=True)
 
     def check_perturbed(
         self, method: Method, entries: list[Entry], perturb: tuple[str, ...]
@@ -324,25 +334,25 @@ class SpecResolver:
         metrics, such as ``baseline.lr``, ``start_with[0].lr``, ``metric.name`` or ``metrics[0].name``. The place of
         what an assignment has set is the assignment.
         """
-        found = {}
-        named: list[KeyPath] = [
+        places = {}
+        paths_of_metrics: list[KeyPath] = [
             ("metrics", index, "name") for index in range(len(self.file.metrics or ()))
         ]
         if self.file.metric is not None:
-            named.append(("metric", "name"))
-        for path in named:
-            found[format_path(path)] = self.document.place(path)
+            paths_of_metrics.append(("metric", "name"))
+        for path in paths_of_metrics:
+            places[format_path(path)] = self.document.place(path)
         for entry in entries:
-            found[entry.name] = self.document.place(entry.path, at_key=True)
-        given: list[KeyPath] = []
+            places[entry.name] = self.document.place(entry.path, at_key=True)
+        paths_of_values: list[KeyPath] = []
         for name in self.file.baseline or {}:
-            given.append(("baseline", name))
-        given += [
-            ("start_with", i, name)
-            for i, start in enumerate(self.file.start_with)
-            for name in start
-        ]
-        return found | {format_path(path): self.document.place(path) for path in given}
+            paths_of_values.append(("baseline", name))
+        for index, start in enumerate(self.file.start_with):
+            for name in start:
+                paths_of_values.append(("start_with", index, name))
+        for path in paths_of_values:
+            places[format_path(path)] = self.document.place(path)
+        return places
 
     def list_ignored_keys(self) -> tuple[str, ...]:
         """Return the keys of the file that have no effect, each once: those for W&B's server, and some of a metric.
@@ -738,8 +748,16 @@ class SpecResolver:
             )
         self.check_budget()
         # with mistakes, of the space or of what was read and checked since, there will be no sweep to make a note on
-        if method is None or document.found > mistakes_before:
-            return
+        if method is not None and document.found == mistakes_before:
+            self.note_endless(space)
+
+    def note_endless(self, space: Space) -> None:
+        """Add a note if neither the method nor the space nor `run_cap` nor the budget ever ends the sweep.
+
+        A population and a grid end by themselves, and so does a search of a finite space. `stop_when` may end the sweep
+        and is named in the note.
+        """
+        file = self.file
         ends_by_itself = self.is_population or self.enumerates
         if ends_by_itself or file.run_cap or file.budget.trials or file.budget.bounds_time:
             return

@@ -291,12 +291,8 @@ class _Composer:
         except ReaderError as error:
             place = _find_end_position(self.text[: error.position])
             reason = f"character #x{error.character:02x} is not allowed in a text file"
-        # such as "\U00110000", which is beyond Unicode
-        except (
-            YAMLError,
-            ValueError,
-            OverflowError,
-        ) as error:
+        except (YAMLError, ValueError, OverflowError) as error:
+            # such as "\U00110000", which is beyond Unicode
             place = TextPosition(1, 1)
             reason = str(error)
         hint = next((hint for sign, hint in _HINTS.items() if sign in reason), "")

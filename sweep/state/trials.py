@@ -114,13 +114,14 @@ def restore_names() -> None:
     Messages about changed names that may hold results, such as lists and numbers, are kept for `take_messages`.
     """
     record_changes()
-    while _present:
+    while _present:  # one, or none
         trial = _present.pop()
         trial.stop_listening()
         trial.before_end()
         _forget_new_modules(trial)
         namespaces = trial.list_namespaces()
         changed = trial.changed or set()  # never None, since `record_changes` was called
+        # the names whose values are not those with which the trial began
         differing = find_changed_names(
             trial.recorded.compute_digests(), compute_digests(namespaces)
         )

@@ -49,7 +49,10 @@ from sweep.spec.yaml_reader import (
         ("[1, 2.0, a]", [1, 2.0, "a"]),
         ("{a: {b: [null]}}", {"a": {"b": [None]}}),
         (r'"\ud83d\ude00"', "\U0001f600"),  # as JSON writes it
-        (r'"\ud83d\ude00 \ufffd"', "\U0001f600 \ufffd"),  # a replacement character is one like others
+        (
+            r'"\ud83d\ude00 \ufffd"',
+            "\U0001f600 \ufffd",
+        ),  # a replacement character is one like others
     ],
 )
 def test_reading_values(text: str, value: Value) -> None:
