@@ -127,7 +127,8 @@ def _note_words_of_yaml_1_1(entry: Entry, document: Document) -> Iterator[str]:
     value_paths = [path for path in document.values if path[:-1] == (*entry.path, "values")]
     value_paths = value_paths or [(*entry.path, "value")]
     positions = {path: document.values.get(path) for path in value_paths}
-    words = []  # those that YAML 1.1 reads differently, each with its value there
+    # `otherwise` has, by position, the words that YAML 1.1 reads differently, each with its value there.
+    words = []
     for position in positions.values():
         if position in document.otherwise:
             words.append(document.otherwise[position])

@@ -338,7 +338,7 @@ def make_trial_file(
     absent: tuple[Value, ...] = ({}, [], "", None)
     kept = {}
     for key, value in keys.items():
-        has_default = _DEFAULTS.get(key) == value  # of ``max_restarts`` and ``retries`` alone
+        has_default = _RETRY_DEFAULTS.get(key) == value  # of ``max_restarts`` and ``retries`` alone
         if value not in absent and not has_default:
             kept[key] = value
     return kept
@@ -408,7 +408,7 @@ def _resolve_training(spec: Spec, seed: int) -> Value:
     """
     changed = {}
     for key, value in spec.training.items():
-        if value != _TRAINING.get(key):
+        if value != _DEFAULT_TRAINING.get(key):
             changed[key] = value
     if spec.data_seed == seed:
         return changed
@@ -431,7 +431,7 @@ def _list_changed_keys(block: Block) -> dict[str, Value]:
     return changed
 
 
-_TRAINING: dict[str, Value] = Training().to_plain_data()
-_DEFAULTS: dict[str, Value] = {}
+_DEFAULT_TRAINING: dict[str, Value] = Training().to_plain_data()
+_RETRY_DEFAULTS: dict[str, Value] = {}
 for _key in ("max_restarts", "retries"):
-    _DEFAULTS[_key] = sweep_file.SweepFile.model_fields[_key].default
+    _RETRY_DEFAULTS[_key] = sweep_file.SweepFile.model_fields[_key].default

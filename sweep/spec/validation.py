@@ -35,8 +35,8 @@ class TextPosition:
 
 
 # includes words of YAML 1.1, which other programs may use
-_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
-_LONG = 500
+_WORDS_WITH_A_MEANING = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
+_MAX_LENGTH = 500
 _LAST = TextPosition(2**31, 0)  # sorts mistakes outside of the text last
 
 
@@ -153,11 +153,14 @@ def format_path(path: KeyPath) -> str:
 
 def one_line(text: str) -> str:
     """Return a text on one line: shortened to 500 characters, and then with unprintable characters escaped."""
-    return escaped(shortened(text, _LONG))
+    return escaped(shortened(text, _MAX_LENGTH))
 
 
 def describe_value(value: Value) -> str:
-    """Describe a value for a message, such as "text 'adam'" or "a list of 3"."""
+    """Describe a value for a message, such as "text 'adam'", "number 0.1", "a list of 3" or "nothing" for None.
+
+    A text is shortened to 60 characters.
+    """
     match value:
         case None:
             return "nothing"
@@ -179,9 +182,10 @@ def flow(value: Value) -> str:
     Characters that are not printable are escaped. Null is written as ``null``.
     """
     match value:
-        # A plain word needs no quotes.
+        # A plain word needs no quotes, unless YAML reads it as something else than a text.
         case str() if (
-            re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", value) and value.lower() not in _WORDS
+            re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", value)
+            and value.lower() not in _WORDS_WITH_A_MEANING
         ):
             return value
         case list():

@@ -18,7 +18,7 @@ import numpy as np
 
 from sweep.author_code import is_author_file
 
-_ASKING = frozenset({random.__file__, secrets.__file__, uuid.__file__, __file__})
+_FILES_THAT_PASS_ON = frozenset({random.__file__, secrets.__file__, uuid.__file__, __file__})
 """Files that only pass on what another one asks for."""
 
 
@@ -107,7 +107,7 @@ def find_author_line() -> str:
     code asked through Python's `random`, `secrets` or `uuid`, return the line that called the module.
     """
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename in _ASKING:
+    while frame.f_back is not None and frame.f_code.co_filename in _FILES_THAT_PASS_ON:
         frame = frame.f_back
     file = frame.f_code.co_filename
     if not is_author_file(file):

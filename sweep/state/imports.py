@@ -22,8 +22,8 @@ from sweep.author_code import is_author_file
 from sweep.state import settings
 from sweep.state.draws import seeding_entropy
 
-_OURS = ("trainables", "sweep")
-_CONTEXT = "tensorflow.python.eager.context"
+_OWN_PACKAGES = ("trainables", "sweep")
+_CONTEXT_MODULE = "tensorflow.python.eager.context"
 Listener = Callable[[types.ModuleType], None]
 
 
@@ -71,7 +71,7 @@ class _SeedingFinder:
         """
         run = spec.loader.exec_module
         top = spec.name.partition(".")[0]
-        is_authors = top not in _OURS and (
+        is_authors = top not in _OWN_PACKAGES and (
             top in self.author_packages or is_author_file(spec.origin)
         )
 
@@ -161,7 +161,7 @@ class _SeedingFinder:
 
 
 def _has_tensorflow() -> bool:
-    return hasattr(sys.modules.get(_CONTEXT), "context")
+    return hasattr(sys.modules.get(_CONTEXT_MODULE), "context")
 
 
 def _read_numpy_state() -> bytes:
@@ -177,7 +177,7 @@ def _seed_tensorflow(seed: int) -> Callable[[], None]:
     """
     if not _has_tensorflow():
         return lambda: None
-    module: Any = sys.modules[_CONTEXT]
+    module: Any = sys.modules[_CONTEXT_MODULE]
     eager = module.context()
     # the global seed, and the generator that gives each operation a seed of its own
     before = eager._seed, getattr(eager, "_rng", None)
@@ -262,7 +262,8 @@ def start_seeding(number: int) -> Callable[[], None]:
 def treat_as_author_package(module: str) -> None:
     """Treat the top-level package of a module, given by its dotted name, as the author's code from now on.
 
-    This also holds for an installed package.
+    This also holds for an installed package, but not for sweep's own. Modules that are imported already are not
+    affected.
     """
     _finder.author_packages.add(module.partition(".")[0])
 
@@ -271,7 +272,7 @@ def treat_as_author_package(module: str) -> None:
 def seed_imports(number: int) -> Iterator[None]:
     """Seed random generators while the author's modules are imported inside the block.
 
-    ``number`` is the seed, as in `start_seeding`.
+    ``number`` is the seed, as in `start_seeding`; after the block, the one that was in use before holds again.
     """
     stop = start_seeding(number)
     try:

@@ -13,10 +13,10 @@ from typing import Any
 
 from sweep.author_code import OWN_PACKAGES, is_author_file, trainable_packages
 
-_HISTORY = frozenset({"In", "Out"})  # of a notebook
-_OF_TESTS = ("test_", "conftest")
-_CACHE: Any = type(functools.cache(abs))
-_DEEPEST = 3  # levels of nested classes
+_HISTORY_NAMES = frozenset({"In", "Out"})  # of a notebook
+_TEST_PREFIXES = ("test_", "conftest")
+_CACHED_FUNCTION: Any = type(functools.cache(abs))
+_MAX_NESTING = 3  # levels of nested classes
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Namespace:
             hidden = "__"
         values = {}
         for name, value in self._names().items():
-            if name.startswith(hidden) or name in _HISTORY or not self._is_author_name(name):
+            if name.startswith(hidden) or name in _HISTORY_NAMES or not self._is_author_name(name):
                 continue
             if not isinstance(value, types.ModuleType):  # importing a submodule sets one
                 values[name] = value
@@ -50,7 +50,9 @@ class Namespace:
     def _is_author_name(self, name: str) -> bool:
         if name in self.without or (self.only is not None and name not in self.only):
             return False
-        return not (name.startswith("test_") and self.name.rpartition(".")[2].startswith(_OF_TESTS))
+        return not (
+            name.startswith("test_") and self.name.rpartition(".")[2].startswith(_TEST_PREFIXES)
+        )
 
     def list_hidden_names(self) -> set[str]:
         """Return the names in this namespace that `get_values` leaves out, also those of modules."""
@@ -73,7 +75,7 @@ class Namespace:
     def list_classes(self) -> list[Namespace]:
         """Return the classes that are defined in this namespace, and those nested in them, as namespaces.
 
-        Imported classes are left out, and those that are nested more than `_DEEPEST` levels deep.
+        Imported classes are left out, and those that are nested more than `_MAX_NESTING` levels deep.
         """
         if isinstance(self.owner, Mapping | types.ModuleType):
             module = self.name
@@ -93,7 +95,7 @@ class Namespace:
                 seen.add(id(value))
                 namespace = Namespace(f"{module}.{value.__qualname__}", value)
                 classes.append(namespace)
-                if value.__qualname__.count(".") < _DEEPEST:
+                if value.__qualname__.count(".") < _MAX_NESTING:
                     classes += namespace._list_classes_of(module, seen)
         return classes
 
@@ -203,7 +205,7 @@ def is_author_module(name: str, file: str) -> bool:
     """
     last = name.rpartition(".")[2]
     is_ours = name.partition(".")[0] in OWN_PACKAGES
-    return not is_ours and not last.startswith(_OF_TESTS) and is_author_file(file)
+    return not is_ours and not last.startswith(_TEST_PREFIXES) and is_author_file(file)
 
 
 def _list_parts_in(value: object) -> list[object]:
@@ -228,7 +230,7 @@ def _list_parts_in(value: object) -> list[object]:
                 with suppress(ValueError):  # an empty cell
                     found.append(cell.cell_contents)
         # Any other object may answer every attribute with a new object, without end, or import something.
-        case _ if isinstance(value, _CACHE):
+        case _ if isinstance(value, _CACHED_FUNCTION):
             found = [value.__wrapped__]
     return found
 

@@ -58,6 +58,8 @@ class StartingValues:
     ) -> None:
         """End the previous trial, undo its changes as `restore_names` does, and watch for changes by the new one.
 
+        The present values are recorded as `record` does, and those of modules that the trial imports by a listener.
+
         Arguments:
             list_namespaces: returns the namespaces to watch; called again when the trial ends.
             key: an object; if it is another one than for the last trial, the values are recorded again.

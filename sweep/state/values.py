@@ -37,19 +37,26 @@ LARGEST_BYTES = 256 * 2**20  # larger arrays are compared by identity, which is 
 COPIED_BYTES = 16 * 2**20  # of one value; larger ones can be replaced, but not restored in place
 _MAX_DEPTH = 60  # of objects within objects
 _MAX_OBJECTS = 20_000  # within one value
-_SAMPLED = 2**16  # elements sampled from a larger array to detect changes in place
-_CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodType)
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_SAMPLED_ELEMENTS = 2**16  # elements sampled from a larger array to detect changes in place
+_CODE_TYPES = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodType)
+_PLAIN_TYPES = (type(None), bool, int, float, complex, str, bytes)
 # standard modules whose objects hold what users put into them
 _OPEN_MODULES = (
     "types",
     "collections",
     "argparse",
 )
-_CACHE = type(functools.cache(lambda: None))
+_CACHED_FUNCTION = type(functools.cache(lambda: None))
 _CONTAINERS = (Mapping, list, tuple, deque, set, frozenset)
 _MUTABLE_CONTAINERS = (MutableMapping, MutableSet, list, deque, bytearray, array.array)
-_WRAPPERS = (types.FunctionType, property, staticmethod, classmethod, functools.partial, _CACHE)
+_WRAPPERS = (
+    types.FunctionType,
+    property,
+    staticmethod,
+    classmethod,
+    functools.partial,
+    _CACHED_FUNCTION,
+)
 _TRAINABLES = ("trainables.keras_trainable", "trainables.recipe.author")
 
 
@@ -247,7 +254,7 @@ class Digester:
         if state is not None:
             return type(value).__name__, zlib.crc32(pickle.dumps(state))
         # what these hold is recorded elsewhere: a trainable's state, and the names in modules and classes
-        if is_trainable(value) or value is sys.modules or isinstance(value, _CODE):
+        if is_trainable(value) or value is sys.modules or isinstance(value, _CODE_TYPES):
             return IdentityDigest(value)
         if (
             is_instance_of(value, "tensorflow", "Tensor")
@@ -331,7 +338,7 @@ class Digester:
             return IdentityDigest(value), self._digest_pickle(content, value)
         if content.nbytes > self.largest_bytes:
             if content.flags.c_contiguous:
-                sample = content.reshape(-1)[:: max(content.size // _SAMPLED, 1)]
+                sample = content.reshape(-1)[:: max(content.size // _SAMPLED_ELEMENTS, 1)]
             else:  # `reshape` would copy it
                 sample = content[:1]
             return IdentityDigest(value), zlib.crc32(np.ascontiguousarray(sample).tobytes())
@@ -530,14 +537,14 @@ class Snapshot:
         queue = [value]  # objects to be recorded
         while queue:
             one = queue.pop()
-            if id(one) in self._seen or type(one) in _PLAIN:
+            if id(one) in self._seen or type(one) in _PLAIN_TYPES:
                 continue
             if len(self._seen) >= _MAX_OBJECTS:
                 self.too_large = True
                 break
             self._seen[id(one)] = one
             for part in self._record(one):
-                if type(part) not in _PLAIN:
+                if type(part) not in _PLAIN_TYPES:
                     queue.append(part)
 
     def restore(self) -> None:
@@ -591,7 +598,7 @@ class Snapshot:
             return self._record_wrapper(value)
         if isinstance(value, _MUTABLE_CONTAINERS):
             return self._record_container(value)
-        if isinstance(value, _CODE) or not holds_user_content(value):
+        if isinstance(value, _CODE_TYPES) or not holds_user_content(value):
             return ()
         attributes = get_attributes(value)
         self._restorers.append(lambda: _put_attributes(value, attributes))
@@ -625,7 +632,7 @@ class Snapshot:
         if isinstance(value, types.FunctionType):
             return self._record_function(value)
         held = _get_parts(value)
-        if isinstance(value, _CACHE):
+        if isinstance(value, _CACHED_FUNCTION):
             self.has_cache = True
             self._restorers.append(lambda: _empty_cache(value, held))
         return held
