@@ -398,7 +398,7 @@ class SpecResolver:
             )
 
     def check_required(self) -> None:
-        """Add a mistake for each required key that is missing or null."""
+        """Add a mistake for each required key that is missing or null; one that is invalid has a mistake already."""
         for key in REQUIRED:
             if getattr(self.file, key) is None and key not in self.wrong:
                 if key == "trainable" and "program" in self.document.data:
@@ -442,9 +442,9 @@ class SpecResolver:
         """Return the metrics, or ``val_loss`` to be minimized if the file names none; add mistakes to the document.
 
         Mistakes are ``metrics`` beside ``metric``, metrics that are named twice, and keys that do not go with several
-        (`check_single_objective`). A file that names none has a mistake only if it has `early_terminate`, or a method
-        that learns or has a population. Adds a note for a metric without a goal whose name suggests that larger is
-        better, and for a target of any metric but the first.
+        (`check_single_objective`). A file that names none, not even an invalid one, has a mistake only if it has
+        `early_terminate`, or a method that learns or has a population. Adds a note for a metric without a goal whose
+        name suggests that larger is better, and for a target of any metric but the first.
         """
         file, document = self.file, self.document
         named: list[tuple[KeyPath, Metric]] = [(("metric",), file.metric)] if file.metric else []
@@ -813,8 +813,8 @@ class SpecResolver:
 
         It is the rule that ``auto`` chose or that the file describes, and `NoTermination` if there is none or if its
         keys are a mistake. If the file does not set the first rung, its rule may get one that suits the longest trial
-        (`set_first_rung`). Adds a note if the rule pauses trials and the file limits no number of configurations, so
-        that trials may still be paused when the sweep ends.
+        (`set_first_rung`). Adds a note if the rule pauses trials, unless the method is a grid or the file limits the
+        number of configurations: without a limit, trials may still be paused when the sweep ends.
         """
         file, document = self.file, self.document
         before = document.found

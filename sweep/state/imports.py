@@ -236,8 +236,8 @@ def listen_to_imports(listener: Listener) -> Iterator[None]:
 def adopt_library_settings(saved: settings.SavedSettings) -> settings.SavedSettings:
     """Let ``saved`` adopt the settings that installed libraries change while they are imported; return ``saved``.
 
-    It does so for imports while there is a listener or while imports are seeded. ``saved`` is not kept alive by this,
-    and its part ends with it.
+    It does so for imports while there is a listener or while imports are seeded, for as long as ``saved`` exists. Only
+    a weak reference to ``saved`` is kept.
     """
     _finder.adopting.add(saved)
     return saved

@@ -55,11 +55,11 @@ class Namespace:
         )
 
     def list_hidden_names(self) -> set[str]:
-        """Return the names in this namespace that `get_values` leaves out, also those of modules."""
+        """Return the names in this namespace that `get_values` leaves out, also those of imported modules."""
         return {*self._names()} - {*self.get_values()}
 
     def set(self, name: str, value: object) -> None:
-        """Set the value of a name."""
+        """Set the value of a name in the module, class or mapping itself."""
         if isinstance(self.owner, MutableMapping):
             self.owner[name] = value
         else:
@@ -75,7 +75,8 @@ class Namespace:
     def list_classes(self) -> list[Namespace]:
         """Return the classes that are defined in this namespace, and those nested in them, as namespaces.
 
-        Imported classes are left out, and those that are nested more than `_MAX_NESTING` levels deep.
+        Imported classes are left out, those with names that `get_values` leaves out, and those that are nested more
+        than `_MAX_NESTING` levels deep. Each class is listed once, even if it has several names.
         """
         if isinstance(self.owner, Mapping | types.ModuleType):
             module = self.name
