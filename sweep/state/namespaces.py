@@ -210,10 +210,10 @@ def is_author_module(name: str, file: str) -> bool:
 
 
 def _list_parts_in(value: object) -> list[object]:
-    """Return what a method, property, partial, cached or decorated function wraps, and what a function's closure holds.
+    """Return the objects that a function or a wrapper of one, such as a method, a property or a partial, refers to.
 
-    For a bound method, its object is included; the arguments of a partial are not. None may be among the objects. The
-    list is empty for any other value.
+    These are the functions that are wrapped or decorated, the object of a bound method, the arguments of a partial, and
+    the defaults and the closure of a function. None may be among them. The list is empty for any other value.
     """
     found: list[object] = []
     match value:
@@ -223,10 +223,13 @@ def _list_parts_in(value: object) -> list[object]:
             found = [value.__func__]
         case types.MethodType():
             found = [value.__func__, value.__self__]
-        case functools.cached_property() | functools.partial() | functools.partialmethod():
+        case functools.cached_property():
             found = [value.func]
+        case functools.partial() | functools.partialmethod():
+            found = [value.func, *value.args, *value.keywords.values()]
         case types.FunctionType():
-            found = [getattr(value, "__wrapped__", None)]
+            found = [getattr(value, "__wrapped__", None), *(value.__defaults__ or ())]
+            found += (value.__kwdefaults__ or {}).values()
             for cell in value.__closure__ or ():
                 with suppress(ValueError):  # an empty cell
                     found.append(cell.cell_contents)
@@ -240,9 +243,9 @@ def list_used_names(target: object, names_around: Mapping[str, object]) -> froze
     """Return the global names of a notebook that a function or class uses, directly or through other functions.
 
     ``target`` is the function or class, and ``names_around`` are the globals of the notebook. Names that are used by
-    the methods or attributes of objects of the notebook's own classes are included. The result may also have names that
-    are no globals, such as those of attributes and builtins that are used. Names that are not in it are unrelated, and
-    would not be sent to a worker.
+    the methods or attributes of objects of the notebook's own classes are included, but not those that only functions
+    in a list or dictionary use. The result may also have names that are no globals, such as those of attributes and
+    builtins that are used. Other names are unrelated, and would not be sent to a worker.
     """
     names: set[str] = set()
     queue: list[object] = [target]  # what is used and was not looked into yet

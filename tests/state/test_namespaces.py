@@ -76,6 +76,23 @@ def test_names_of_a_notebook_are_followed_through_whatever_wraps_a_function() ->
     assert "BY_CACHED" in list_used_names(partial, scope)
 
 
+def test_names_that_defaults_and_arguments_of_partials_use_are_followed() -> None:
+    scope: dict[str, Any] = {"__name__": "__main__", "functools": functools}
+    exec(
+        "def loss(): return BY_DEFAULT\n"
+        "def score(): return BY_KEYWORD_DEFAULT\n"
+        "def log(): return BY_ARGUMENT\n"
+        "def stop(): return BY_KEYWORD\n"
+        "def fit(log, loss=loss, *, stop, score=score): ...\n"
+        "partial = functools.partial(fit, log, stop=stop)\n"
+        "def train(): partial()\n",
+        scope,
+    )
+    assert {name for name in list_used_names(scope["train"], scope) if name.startswith("BY_")} == {
+        *("BY_DEFAULT", "BY_KEYWORD_DEFAULT", "BY_ARGUMENT", "BY_KEYWORD"),
+    }
+
+
 def test_names_that_the_methods_of_an_object_use_are_followed() -> None:
     scope: dict[str, Any] = {"__name__": "__main__"}
     exec(
