@@ -84,12 +84,13 @@ def draw_lengths(spec: Spec) -> list[int]:
     numbers = random.Random(0)  # not cryptographic; any fixed sample works
     lengths = []
     for _ in range(DRAWS):
+        # None if the draw does not meet the constraints
         params = spec.space.complete_if_feasible(
             lambda parameter: from_unit(parameter.domain, numbers.random())
         )
         if params is not None:
             lengths.append(spec.trial_length(params))
-    # perhaps no draw has met the constraints
+    # empty if no draw has met them
     return lengths or [find_max_length(spec)]
 
 

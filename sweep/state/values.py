@@ -455,6 +455,7 @@ def list_cached_results(cache: Any) -> list[object]:
     tables = [part for part in parts if isinstance(part, dict)]
     if cache.cache_parameters()["maxsize"] is None:  # the first table has the results by their keys
         return [*tables[0].values()]
+    # with a limit, there are keys and results, and parts of the cache itself
     results = []
     for part in parts:
         if not isinstance(part, type | types.FunctionType):
@@ -646,7 +647,7 @@ class Snapshot:
             return []
         defaults = function.__defaults__
         cells = function.__closure__ or ()
-        own = dict(vars(function))
+        attributes = dict(vars(function))
         contents = [_get_cell_content(cell) for cell in cells]
 
         def restore() -> None:
@@ -654,10 +655,11 @@ class Snapshot:
             for cell, content in zip(cells, contents, strict=True):
                 if _get_cell_content(cell) is not content:
                     cell.cell_contents = content
-            _put_mapping(vars(function), own)
+            _put_mapping(vars(function), attributes)
 
         self._restorers.append(restore)
-        return [*(defaults or ()), function.__kwdefaults__, *contents, *own.values()]
+        # defaults of keyword-only arguments are a dictionary, which is recorded in its turn
+        return [*(defaults or ()), function.__kwdefaults__, *contents, *attributes.values()]
 
     def _record_container(self, value: Any) -> list[object]:
         """Store how to restore the parts of a mutable container in place; return them, of a mapping keys and values."""
