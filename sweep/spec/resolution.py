@@ -414,6 +414,7 @@ class SpecResolver:
         """
         for index, receiver in enumerate(self.file.notify):
             for key, what, hint in find_notify_mistakes(receiver):
+                # without a key, the mistake is that of the receiver as a whole
                 path: KeyPath = ("notify", index, key) if key else ("notify", index)
                 self.document.add_mistake(path, what, hint)
 
@@ -817,19 +818,19 @@ class SpecResolver:
         number of configurations: without a limit, trials may still be paused when the sweep ends.
         """
         file, document = self.file, self.document
-        before = document.found
+        mistakes_before = document.found
         if self.automatic is None:
-            chosen = None
+            chosen_rule = None
         else:
-            chosen = self.automatic.rule
-        if chosen is None:
+            chosen_rule = self.automatic.rule
+        if chosen_rule is None:
             rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document)
         else:
-            rule = chosen
+            rule = chosen_rule
         epochs = count_length(self.find_longest_epochs(entries))
-        if chosen is None:  # a rule that auto chose says where it begins
+        if chosen_rule is None:  # a rule that auto chose says where it begins
             rule = self.set_first_rung(rule, epochs)
-        if document.found == before and "epochs" not in self.wrong:
+        if document.found == mistakes_before and "epochs" not in self.wrong:
             is_named = "epochs" in document.data or any(entry.name == "epochs" for entry in entries)
             is_default = not is_named and file.minutes is None
             length = self.describe_length(epochs)

@@ -643,9 +643,8 @@ def _assign_value(parts: list[str], value: Value, typed: str, document: Document
     Levels that are missing or null are created. Within a list, a part is the index of an existing item.
     ``typed`` is the assignment as the user typed it, which messages show in place of the position of the value.
     """
-    holder: Value = (
-        document.data
-    )  # the mapping or list that ``parts``, those that are left, are looked up in
+    # The mapping or list at ``path``, in which the first of the parts that are left is looked up next.
+    holder: Value = document.data
     path: KeyPath = ()
     while True:
         if isinstance(holder, dict):

@@ -303,6 +303,7 @@ class Digester:
         """
         if isinstance(value, _WRAPPERS):
             parts = tuple(map(self.digest, _get_parts(value)))
+            # the dictionary of attributes is made only for this, so ``value`` stands for it
             return (
                 IdentityDigest(value),
                 *parts,
@@ -580,7 +581,8 @@ class Snapshot:
             self._restorers.append(lambda: restore_generator(value, state))
             return ()
         if is_variable(value):
-            if self._variables is None or id(value) in self._variables:
+            is_content = self._variables is None or id(value) in self._variables
+            if is_content:
                 self._record_array(value, np.asarray(value), value.assign)
             return ()
         if is_layer(value):
@@ -588,7 +590,8 @@ class Snapshot:
         if isinstance(value, np.ndarray):
             if value.flags.writeable:
                 self._record_array(value, value, functools.partial(_put_array, value))
-            return value.ravel().tolist() if value.dtype.hasobject else ()
+            objects_in_it = value.ravel().tolist() if value.dtype.hasobject else []
+            return objects_in_it
         return self._record_object(value)
 
     def _record_object(self, value: Any) -> Iterable[object]:
