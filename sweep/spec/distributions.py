@@ -334,10 +334,9 @@ def build_domain(block: ParameterBlock, name: Name) -> Domain:
     range.
     """
     known = DISTRIBUTIONS[name]
+    quantum: float | None = None  # for the distributions without `q`
     if "q" in known.optional:
         quantum = block.q
-    else:
-        quantum = None
     try:
         domain = known.build(block, quantum)
     except KeyMistake:  # it is a ValueError, too
