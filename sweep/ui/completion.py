@@ -101,7 +101,7 @@ def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False)
     if place.kind in ("value", "item"):
         found += _propose_values(outline, known)
     elif not place.key:
-        found += _propose_first_items(outline, known)
+        found += _propose_next_items(outline, known)
     if place.needs_space:
         found = [replace(one, insert=f" {one.insert}") for one in found]
     # While somebody types, similar words would only be in the way.
@@ -437,16 +437,25 @@ def _propose_values(outline: Outline, known: Known) -> list[Proposal]:
     return found
 
 
-def _propose_first_items(outline: Outline, known: Known) -> list[Proposal]:
-    """Propose the items, with their dash, that can begin a list at the cursor; [] if no list can be there."""
+def _propose_next_items(outline: Outline, known: Known) -> list[Proposal]:
+    """Propose items of a block list with their dash, for a line below its key in which no dash has been typed yet.
+
+    They are the keys and values that the next item of the list at the cursor can have. Returns [] if the schema allows
+    no list there, within brackets, and if nothing can be typed at the cursor.
+    """
     place = outline.place
     if place is None or place.in_flow:
         return []
     nodes = _list_alternatives(_find_schemas(place.path, outline), place.path, outline)
     if not any(node.get("type") == "array" for node in nodes):
         return []
-    # As if the dash had been typed: the proposals are those of the next item.
-    number = len(outline.list_items(place.path))
+    # As if the dash had been typed: the proposals are those of the item after all that the list has.
+    items = [
+        path
+        for path in outline.values
+        if path[:-1] == place.path and path and isinstance(path[-1], int)
+    ]
+    number = len(items)
     inner = replace(outline, place=replace(place, kind="item", path=(*place.path, number)))
     return [
         replace(one, insert=f"- {one.insert}")

@@ -80,6 +80,10 @@ ROWS: dict[str, tuple[str, list[str]]] = {
     "a rule's keys, in quotes": ("early_terminate:\n  type: 'asha'\n  ¦", ASHA),
     "an item of a list": ("metrics:\n  - name: a\n    go¦", ["goal"]),
     "an item beside the key of its list": ("metrics:\n- name: a\n  go¦", ["goal"]),
+    "an item without its dash": (
+        "metrics:\n  - name: a\n    goal: minimize\n  ¦",
+        ["name", "goal", "target", "impute", "impute_while_running"],
+    ),
     "the second item": (
         "metrics:\n  - name: a\n  - ¦",
         ["name", "goal", "target", "impute", "impute_while_running"],
