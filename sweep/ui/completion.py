@@ -76,9 +76,10 @@ LENGTHS = {"epochs": "How long a trial trains; it takes the place of the key epo
 
 
 def propose(text: str, cursor: int, known: Known = NOTHING, *, asked: bool = False) -> Completion:
-    """Return the completions, at most 100, at the offset ``cursor`` of the text of a sweep file.
+    """Return the completions, at most 100, at the cursor in the text of a sweep file, which may be unfinished.
 
-    ``asked`` is explained in `propose_in`.
+    ``cursor`` is an offset in characters; one outside of the text counts as its beginning or end. A text of more than
+    300,000 characters has no completions. ``asked`` is explained in `propose_in`.
     """
     return propose_in(read_outline(text, cursor), known, asked=asked)
 
@@ -86,8 +87,9 @@ def propose(text: str, cursor: int, known: Known = NOTHING, *, asked: bool = Fal
 def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False) -> Completion:
     """Return the completions at the cursor of an outline, at most 100.
 
-    If a person has ``asked`` for them, completions for a word that is complete or misspelt are added, except in an
-    expression. There are no completions where nothing can be typed.
+    Those that contain the word at the cursor are returned, first those that begin with it. If a person has ``asked``
+    for them, completions for a word that is complete or misspelt are added, except in an expression. Where nothing can
+    be typed, the result has no proposals, and both its offsets are the cursor.
     """
     place = outline.place
     if place is None:
@@ -100,7 +102,7 @@ def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False)
         found += _propose_keys(outline, known)
     if place.kind in ("value", "item"):
         found += _propose_values(outline, known)
-    elif not place.key:
+    elif not place.key:  # a line without a colon yet: it may also become an item of a list
         found += _propose_next_items(outline, known)
     if place.needs_space:
         found = [replace(one, insert=f" {one.insert}") for one in found]
@@ -113,7 +115,8 @@ def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False)
 def _choose_by_text(found: Sequence[Proposal], typed: str) -> list[Proposal]:
     """Return the proposals whose labels begin with the typed text, then those that contain it, without regard to case.
 
-    Each label occurs once, as first proposed. If the only proposal is what is typed already, the list is empty.
+    Blanks around the typed text do not count; for an empty one, all are returned. Each label occurs once, as first
+    proposed. If only one proposal is left and it would insert exactly the typed text, the list is empty.
     """
     word = typed.strip().lower()
     # reversed, so that the first one of a label stays
@@ -136,12 +139,13 @@ LIKE = 0.6
 def _choose_by_likeness(found: Sequence[Proposal], typed: str) -> list[Proposal]:
     """Return the proposals that match the typed text; if it is complete or nothing matches, others by likeness.
 
-    If it is complete, all proposals are returned, the most similar first; if nothing matches, only the similar ones, or
-    all if none is similar.
+    It is complete if it is one of the labels, without regard to case. Then all proposals are returned, the most similar
+    first. If no label contains it, only those with a likeness of at least `LIKE` are, or all if there are none. Each
+    label occurs once, as first proposed.
     """
     matching = _choose_by_text(found, typed)
     word = typed.strip().lower()
-    is_part = any(one.label.lower() != word for one in matching)
+    is_part = any(one.label.lower() != word for one in matching)  # of a longer label
     is_complete = any(one.label.lower() == word for one in found)
     if is_part and not is_complete:
         return matching
@@ -163,14 +167,15 @@ def _choose_by_likeness(found: Sequence[Proposal], typed: str) -> list[Proposal]
 
 @cache
 def _get_schema() -> Json:
-    """Return the JSON Schema of sweep files."""
+    """Return the JSON Schema of sweep files: one object for all callers, which must not change it."""
     return json_schema()
 
 
 def _find_schemas(path: KeyPath, outline: Outline) -> list[Json]:
     """Return the schemas that apply to the value at a path, given the other values of the text.
 
-    Returns [] if there are none.
+    They are as the schema has them: references in them are not resolved, and they may have alternatives. Returns [] if
+    there are none.
     """
     found = [_get_schema()]
     for depth, part in enumerate(path):  # one step further into the schemas for each part
@@ -182,7 +187,8 @@ def _find_schemas(path: KeyPath, outline: Outline) -> list[Json]:
 def _get_inner_schemas(node: Json, part: str | int) -> Iterator[Json]:
     """Yield the one schema that ``node`` has for ``part``: of list items for a number, else of the value of that key.
 
-    Nothing is yielded if it has none.
+    For a key that is not among its properties, this is the schema of additional properties. Nothing is yielded if there
+    is none.
     """
     if isinstance(part, int):
         inner = node.get("items")
@@ -193,9 +199,10 @@ def _get_inner_schemas(node: Json, part: str | int) -> Iterator[Json]:
 
 
 def _list_alternatives(nodes: Iterable[Json], path: KeyPath, outline: Outline) -> list[Json]:
-    """Return all alternatives of the schemas, without those whose fixed values differ from the values at the path.
+    """Return all alternatives of the schemas, without those whose fixed values differ from the text's.
 
-    A value that the text does not have does not count as different.
+    ``path`` is the path of the mapping that the schemas describe. A key that the text does not have there does not
+    count as different.
     """
     found = []
     for node in nodes:
@@ -224,7 +231,10 @@ def _expand_alternatives(node: Json) -> Iterator[Json]:
 
 
 def _find_constants(node: Json) -> dict[str, str]:
-    """Return the keys with a fixed value, such as the type of a rule, with that value; they tell alternatives apart."""
+    """Return the keys for which a schema fixes the value (``const``), such as the type of a rule, with that value.
+
+    They tell its alternatives apart.
+    """
     properties = node.get("properties", {})
     return {key: inner["const"] for key, inner in properties.items() if "const" in inner}
 
@@ -232,15 +242,18 @@ def _find_constants(node: Json) -> dict[str, str]:
 def _is_allowed(
     node: Json, key: str, given: frozenset[str], path: KeyPath, outline: Outline
 ) -> bool:
-    """Return whether the schema ``node`` allows ``key`` in the mapping at a path, which has the keys ``given``."""
+    """Return whether the keys ``given`` of a mapping leave room for ``key``, by the rules of the schema ``node``.
+
+    ``path`` is the path of the mapping. Rules are those for keys that exclude each other, and those that depend on
+    other keys and their values. Whether the schema has ``key`` among its properties is not checked.
+    """
     # a file has `metric` or `metrics`, not both
     exclusive = node.get("not", {}).get("required", ())
     if key in exclusive and given & set(exclusive):
         return False
     for rule in node.get("allOf", ()):  # the keys of a parameter depend on its distribution
-        branch = rule.get(
-            "then" if _is_condition_met(rule["if"], given, path, outline) else "else", {}
-        )
+        is_met = _is_condition_met(rule["if"], given, path, outline)
+        branch = rule.get("then" if is_met else "else", {})
         allowed = branch.get("propertyNames", {}).get("enum")
         if allowed is not None and key not in allowed:
             return False
@@ -251,7 +264,10 @@ def _is_allowed(
 def _is_condition_met(
     condition: Json, given: frozenset[str], path: KeyPath, outline: Outline
 ) -> bool:
-    """Return whether the ``if`` of a schema's rule is true for the mapping at a path, which has the keys ``given``."""
+    """Return whether the ``if`` of a schema's rule is true for the mapping at a path, which has the keys ``given``.
+
+    Only required keys, fixed values and ``not`` are understood. A key that the text does not have has no fixed value.
+    """
     if not set(condition.get("required", ())) <= given:
         return False
     if "not" in condition and _is_condition_met(condition["not"], given, path, outline):
@@ -266,7 +282,7 @@ def _is_condition_met(
 def _propose_keys(outline: Outline, known: Known) -> list[Proposal]:
     """Propose the keys that the mapping at the cursor does not have yet; the key at the cursor counts as not there.
 
-    If that key has its colon already, the proposals insert none.
+    If that key has its colon already, the proposals insert none. Returns [] if nothing can be typed at the cursor.
     """
     place = outline.place
     if place is None:
@@ -290,8 +306,8 @@ def _propose_schema_keys(
 ) -> Iterator[Proposal]:
     """Propose the keys that the schema allows in the mapping at a path, which has the keys ``given``.
 
-    Keys in ``given`` may be among them. `SERVER_KEYS` of the file are left out, and, as long as it is undecided which
-    of several alternatives the mapping is, all keys except those that decide it.
+    Keys in ``given`` may be among them. Left out are `SERVER_KEYS` at the top of the file and, as long as it is
+    undecided which of several alternatives the mapping is, all keys except those that decide it.
     """
     nodes = [
         node
@@ -299,51 +315,58 @@ def _propose_schema_keys(
         if "properties" in node
     ]
     # such as the type of a rule, which decides
-    constants = {key for node in nodes for key in _find_constants(node)}
-    undecided = len(nodes) > 1 and not constants & given
+    deciding = {key for node in nodes for key in _find_constants(node)}
+    is_undecided = len(nodes) > 1 and not deciding & given
     for node in nodes:
         for key, inner in node["properties"].items():
-            if (path == () and key in SERVER_KEYS) or (undecided and key not in constants):
+            if path == () and key in SERVER_KEYS:
                 continue
-            if _is_allowed(node, key, given, path, outline):
-                about = (
-                    _get_description(inner)
-                    if key not in constants
-                    else _describe_constants(nodes, key)
-                )
-                yield Proposal(
-                    label=key, insert=f"{key}: ", about=about, default=_find_default(inner)
-                )
+            if is_undecided and key not in deciding:
+                continue
+            if not _is_allowed(node, key, given, path, outline):
+                continue
+            if key in deciding:
+                about = _describe_constants(nodes, key)
+            else:
+                about = _get_description(inner)
+            yield Proposal(label=key, insert=f"{key}: ", about=about, default=_find_default(inner))
 
 
 def _get_description(node: Json) -> str:
-    """Return the description of a schema on one line, cut to 240 characters; "" if it has none."""
+    """Return the description of a schema on one line, cut after 240 characters without a mark; "" if it has none."""
     return " ".join(str(node.get("description", "")).split())[:ABOUT]
 
 
 def _describe_constants(nodes: Sequence[Json], key: str) -> str:
-    """Return a sentence that lists the values that ``key`` has in the alternatives ``nodes``."""
+    """Return a sentence that lists the values that the alternatives ``nodes`` fix for ``key``, each once.
+
+    Alternatives that do not fix its value are passed over.
+    """
     values = [_find_constants(node)[key] for node in nodes if key in _find_constants(node)]
     return f"One of {', '.join(dict.fromkeys(values))}."
 
 
 def _find_default(node: Json) -> str:
-    """Return the default of a schema as it is written in a file; "" for none, and for a list or mapping."""
+    """Return the default of a schema as it is written in a file; "" for none or null, and for a list or mapping."""
     default = node.get("default")
     return "" if default is None or isinstance(default, dict | list) else flow(default)
 
 
 def _propose_named_keys(path: KeyPath, outline: Outline, known: Known) -> Iterator[Proposal]:
-    """Propose keys that are names of hyperparameters: new ones, or those that the file has.
+    """Propose keys that are names of hyperparameters for the mapping at a path, if its keys are such names.
 
-    Nothing is yielded for mappings whose keys are no hyperparameters.
+    In a block of parameters they are new ones. In a ``when``, a configuration of ``start_with``, ``prior`` or
+    ``baseline``, they are those that the file has. Keys that the mapping has already may be among them.
     """
-    group = _split_parameter(path)
+    split = _split_parameter(path)
+    if split is not None:
+        name, rest = split
+        if rest == ("parameters",):  # the block of the group `name`, or of all parameters
+            yield from _propose_new_parameters(name, known)
+        elif rest == ("when",):
+            yield from _propose_parameters_of_file(outline, but=name)
+        return
     match path:
-        case _ if group is not None and group[1] == ("parameters",):
-            yield from _propose_new_parameters(group[0], known)
-        case _ if group is not None and group[1] == ("when",):
-            yield from _propose_parameters_of_file(outline, but=group[0])
         case ("start_with", int()) | ("prior",) | ("baseline",):
             yield from _propose_parameters_of_file(outline)
 
@@ -351,8 +374,9 @@ def _propose_named_keys(path: KeyPath, outline: Outline, known: Known) -> Iterat
 def _propose_new_parameters(group: str, known: Known) -> Iterator[Proposal]:
     """Propose hyperparameters within ``group``: the trainable's own ones, then the standard ones that it reads.
 
-    If it is not known what the trainable reads, all standard hyperparameters are proposed. ``group`` is a dotted name;
-    at the top level, where it is "", ``epochs`` is proposed too, as the last one unless the trainable reads it.
+    The own ones are sorted by name. If it is not known what the trainable reads, all standard hyperparameters are
+    proposed. ``group`` is a dotted name; at the top level, where it is "", ``epochs`` is proposed too, as the last one
+    unless the trainable reads it. Within the group ``loss_weights``, the name ``loss_weights.*`` is left out.
     """
     names = list(STANDARD)
     if known.parameters is not None:
@@ -382,17 +406,21 @@ def _make_parameter_proposal(name: str, inner: str) -> Proposal:
 
 
 def _propose_parameters_of_file(outline: Outline, but: str = "") -> Iterator[Proposal]:
-    """Propose the names of the parameters in the file, except ``but`` and the groups that contain it."""
+    """Propose the dotted names of the parameters in the file, except the parameter ``but``; "" excludes none.
+
+    A parameter whose name begins the name of ``but``, up to a dot, is left out as well.
+    """
     for name in _find_parameters(outline):
         if name != but and not but.startswith(f"{name}."):
             yield Proposal(label=name, insert=f"{name}: ", about="A parameter of this file.")
 
 
 def _split_parameter(path: KeyPath) -> tuple[str, KeyPath] | None:
-    """Split a path into the dotted name of the parameter that it lies in, and the rest of the path.
+    """Split a path into the dotted name of the parameter that it lies in, and the rest of the path within it.
 
-    Returns None if it lies in no parameter. For the path of a block of parameters, the rest is ``("parameters",)``, and
-    the name is that of the group; it is "" for the block at the top level.
+    ``("parameters", "head", "parameters", "units", "min")`` gives "head.units" and ``("min",)``. For the path of a
+    block of parameters, the rest is ``("parameters",)``, and the name is that of the group; it is "" for the block at
+    the top level. Returns None for a path outside of ``parameters``.
     """
     if path[:1] != ("parameters",):
         return None
@@ -405,7 +433,7 @@ def _split_parameter(path: KeyPath) -> tuple[str, KeyPath] | None:
 
 
 def _find_parameters(outline: Outline) -> dict[str, KeyPath]:
-    """Return the paths of all parameters in the file, by their dotted names and in their order."""
+    """Return the paths of all parameters in the file by their dotted names, in their order; groups are left out."""
     found: dict[str, KeyPath] = {}
     # A parameter that has parameters of its own only groups these.
     groups = {path[:-2] for path in outline.values if path[-2:-1] == ("parameters",)}
@@ -422,7 +450,7 @@ def _find_parameters(outline: Outline) -> dict[str, KeyPath]:
 def _propose_values(outline: Outline, known: Known) -> list[Proposal]:
     """Propose the values that are allowed at the cursor: names first, then those of the schema.
 
-    Within quotes, lists and mappings are left out.
+    Within quotes, lists and mappings are left out. Returns [] if nothing can be typed at the cursor.
     """
     place = outline.place
     if place is None:
@@ -466,17 +494,17 @@ def _propose_next_items(outline: Outline, known: Known) -> list[Proposal]:
 def _propose_schema_values(
     path: KeyPath, schemas: Sequence[Json], outline: Outline
 ) -> Iterator[Proposal]:
-    """Propose values from ``schemas``: those that they list, their default, and their examples.
+    """Propose values from ``schemas``: for each those that it lists, its default, and its examples.
 
-    For a mapping with fixed values, such as a rule with its type, a block of these is proposed. ``path`` is the path of
-    the value.
+    Listed values are those of all its alternatives that agree with the text. For a mapping with fixed values, such as
+    a rule with its type, a mapping of these is proposed. ``path`` is the path of the value.
     """
     for schema in schemas:
         default = _find_default(schema)
         for node in _list_alternatives([schema], path, outline):
             yield from _propose_enumerated(node, default)
             constants = _find_constants(node)
-            if constants and "properties" in node:  # a block, such as {type: asha}
+            if constants:  # a mapping, such as {type: asha}
                 yield _make_value_proposal({**constants}, _get_description(node))
         if default:
             yield Proposal(label=default, insert=default, about="The default.", default=default)
@@ -485,9 +513,9 @@ def _propose_schema_values(
 
 
 def _propose_enumerated(node: Json, default: str) -> Iterator[Proposal]:
-    """Propose the values that a schema lists, and true and false for a boolean.
+    """Propose the values that a schema lists or fixes; for a boolean, true and false.
 
-    ``default`` is the default as text; the proposal of that value is marked with it.
+    ``default`` is the default as text, or "" for none; only the proposal of that value has it as its ``default``.
     """
     values = [*node.get("enum", ()), *([node["const"]] if "const" in node else ())]
     if node.get("type") == "boolean":
@@ -495,9 +523,8 @@ def _propose_enumerated(node: Json, default: str) -> Iterator[Proposal]:
     for value in values:
         text = flow(value)
         about = _describe_value(value) or _get_description(node)
-        yield Proposal(
-            label=text, insert=text, about=about, default=default if text == default else ""
-        )
+        its_default = default if text == default else ""
+        yield Proposal(label=text, insert=text, about=about, default=its_default)
 
 
 def _describe_value(value: object) -> str:
@@ -512,7 +539,10 @@ def _describe_value(value: object) -> str:
 
 
 def _make_value_proposal(value: Any, about: str) -> Proposal:
-    """Make the proposal of a value, which is inserted in flow style; ``about`` describes it."""
+    """Make the proposal of a value, which is inserted in flow style; ``about`` describes it.
+
+    The label is the same text, but that of a string has no quotes.
+    """
     text = flow(value)
     return Proposal(label=value if isinstance(value, str) else text, insert=text, about=about)
 
@@ -531,7 +561,11 @@ FORMS = (
 
 
 def _propose_named_values(path: KeyPath, outline: Outline, known: Known) -> Iterator[Proposal]:
-    """Propose values that are names or values in the file, in the trainable or in the results folder."""
+    """Propose values for the value at a path that no schema lists: names, trainables, and values of parameters.
+
+    Names are those of `_find_names`. Trainables are those in ``known``. In ``start_with``, ``baseline`` and ``prior``,
+    the values that the file gives for the parameter are proposed; in ``parameters``, those for a new parameter.
+    """
     names, about = _find_names(path, outline, known)
     for name in names:
         yield _make_value_proposal(name, about)
@@ -550,7 +584,10 @@ def _propose_named_values(path: KeyPath, outline: Outline, known: Known) -> Iter
 
 
 def _find_names(path: KeyPath, outline: Outline, known: Known) -> tuple[Sequence[str], str]:
-    """Return the names that are allowed as the value at a path, and a sentence about them; ((), "") if none are."""
+    """Return the names that are allowed as the value at a path, and a sentence about them; ((), "") if none are.
+
+    They are metrics, sweeps for ``warm_start``, parameters for ``population.perturb``, or confidences of a prior.
+    """
     match path:
         case ("metric", "name") | ("metrics", int(), "name"):
             return known.metrics, "A metric that the trainable may report."
@@ -564,7 +601,10 @@ def _find_names(path: KeyPath, outline: Outline, known: Known) -> tuple[Sequence
 
 
 def _propose_parameter_values(path: KeyPath, outline: Outline) -> Iterator[Proposal]:
-    """Propose values for a parameter, or for a key of its block, if ``path`` leads to one."""
+    """Propose values for a parameter, or for ``value``, ``values`` or ``when`` in its block, if ``path`` leads to one.
+
+    For a parameter itself, they are blocks of several forms, first one with the words that it can have, if any.
+    """
     split = _split_parameter(path)
     if split is None:
         return
@@ -605,7 +645,10 @@ ACTIVATIONS = (
 
 
 def _propose_scalars(name: str) -> Iterator[Proposal]:
-    """Propose the words that a hyperparameter can have as its value, and 0 if it has a special meaning."""
+    """Propose the words that a hyperparameter can have as its value, and 0 if it has a special meaning.
+
+    The words are those of `_list_words`. Only a standard hyperparameter may have a meaning of 0.
+    """
     about = expected(get_standard_bounds(name)) if is_standard(name) else _describe_words(name)
     for word in _list_words(name):
         yield _make_value_proposal(word, about)
@@ -636,14 +679,20 @@ def _list_words(name: str) -> list[str | bool]:
 
 
 def _describe_words(name: str) -> str:
-    """Return a sentence that says whether `_list_words` returns all values that this hyperparameter can have."""
+    """Return a sentence that says whether `_list_words` returns all values that this hyperparameter can have.
+
+    Of names of Keras, such as those of activations, it returns all that Keras has, but an author may have more.
+    """
     if is_standard(name) and not isinstance(get_standard_bounds(name), Names):
         return "All that this hyperparameter may be."
     return "All that Keras has by name."
 
 
 def _propose_choices(name: str, outline: Outline) -> Iterator[Proposal]:
-    """Propose the values that the file gives for a parameter, as ``value`` or in ``values``; none for a range."""
+    """Propose the values that the file gives for a parameter in ``values`` or else as ``value``; none for a range.
+
+    They are inserted as the file has them; labels have no quotes. None are proposed for a name that the file has not.
+    """
     path = _find_parameters(outline).get(name)
     if path is None:
         return
@@ -660,20 +709,21 @@ _WORD_AFTER = re.compile(r"[\w.]*")
 
 
 def _complete_expression(outline: Outline, known: Known) -> Completion | None:
-    """Return the names to complete in an expression; None if the cursor is in no expression.
+    """Return the completions of the name at the cursor, at most 100, if the cursor is in an expression.
 
     Expressions are the tie of a parameter (``value: =...``), which may name the other parameters, and a constraint,
-    which may name metrics too.
+    which may name all parameters and metrics. Proposals replace only the name, before and after the cursor. Returns
+    None if the cursor is in no expression; if no name matches, the result has no proposals.
     """
     place = outline.place
     if place is None:
         return None
     names = list(_find_parameters(outline))
-    split = _split_parameter(place.path)
-    is_tie = split is not None and split[1] == ("value",) and outline.typed.lstrip().startswith("=")
+    parameter, rest = _split_parameter(place.path) or ("", ())
+    is_tie = rest == ("value",) and outline.typed.lstrip().startswith("=")
     is_constraint = place.path[:1] == ("constraints",) and place.kind != "key"
-    if split is not None and is_tie:
-        names = [name for name in names if name != split[0]]
+    if is_tie:
+        names = [name for name in names if name != parameter]
     elif is_constraint:
         names += [name for name in _list_metrics(outline, known) if name not in names]
     else:
@@ -701,7 +751,7 @@ def _list_metrics(outline: Outline, known: Known) -> list[str]:
 
 
 def _make_name_proposal(name: str, *, space: bool) -> Proposal:
-    """Make the proposal of a name in an expression, in backquotes if it is no identifier.
+    """Make the proposal of a name in an expression, in backquotes if it is no identifier, with or without dots.
 
     ``space`` puts a space before it.
     """

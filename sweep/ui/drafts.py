@@ -44,8 +44,9 @@ def write_template(trainables: KnownTrainables, file: str) -> str:
     """Return the text of a sweep file to begin with; takes seconds.
 
     The file names the first trainable with which it has no mistakes, of the first 3 in `KnownTrainables.found`, whose
-    facts are read. If there is none, as before `KnownTrainables.search_folder` was called, it names an example of
-    sweep, which is not checked. ``file`` is the name that the text will have.
+    sources are read into ``trainables``. If there is none, as before `KnownTrainables.search_folder` was called, it
+    names an example of sweep, which is not checked. ``file`` is the path that the text will have, which tells where
+    modules are looked for. Nothing is written.
     """
     found = trainables.found or {}
     for trainable in [*found][:MOST_TRIED]:
@@ -57,10 +58,13 @@ def write_template(trainables: KnownTrainables, file: str) -> str:
 
 
 def _fill_template(trainable: str, metrics: Iterable[str]) -> str:
-    """Return the template for ``trainable`` with one of its ``metrics``, preferably of the validation.
+    """Return the template for ``trainable`` with one of its ``metrics``.
 
-    Without metrics, it is ``val_accuracy``. The goal is guessed from its name. The sweep's name is ``NAME``.
+    It is ``val_accuracy`` if that is among them or there are none, else the first by name of those that begin with
+    ``val_``, else of all. The goal is to minimize it if its name has "loss", "error", "mae" or "mse" in it. The
+    sweep's name stays ``NAME``.
     """
+    # False sorts before True: the preferred ones come first
     by_preference = sorted(
         metrics, key=lambda name: (name != "val_accuracy", not name.startswith("val_"), name)
     )
@@ -106,21 +110,23 @@ def complete_draft(
 ) -> DraftProposals:
     """Return the completions at the cursor, which is between the texts ``before`` and ``after``.
 
-    Uses only what is known so far and reads no source, so that it returns at once. ``results`` is the results folder
-    with the sweeps for a warm start. ``asked`` is True if the user has asked for completions.
+    Uses only what ``trainables`` knows so far and reads no source, so that it returns at once. ``results`` is the
+    results folder, whose sweeps are listed only at a value of ``warm_start``. ``asked`` is True if the user has asked
+    for completions, which may then also correct the word at the cursor.
     """
     outline = read_outline(before + after, len(before))
     trainable = outline.find_scalar(("trainable",))
-    known, has_more = trainables.find(trainable)
-    # The folders are only looked at where their names are proposed.
-    if outline.place is not None and outline.place.path[:1] == ("warm_start",):
+    known, needs_reading = trainables.find(trainable)
+    unread = trainable if needs_reading else ""
+    path = () if outline.place is None else outline.place.path
+    if path[:1] == ("warm_start",):  # the folders are only listed where their names are proposed
         known = replace(known, sweeps=list_names(results))
-    unread = trainable if has_more else ""
-    if outline.place is not None and outline.place.path == ("trainable",):
+    elif path == ("trainable",):
         unread = FOLDER if trainables.found is None else ""
         known = replace(known, trainables=trainables.found or {})
     found = propose_in(outline, known, asked=asked)
     return DraftProposals(
+        # the offsets count characters of both texts together
         before=_count_utf16_units(before[found.start :]),
         after=_count_utf16_units(after[: found.end - len(before)]),
         proposals=found.proposals,
@@ -134,14 +140,16 @@ def prepare_proposals() -> None:
 
 
 def _count_utf16_units(text: str) -> int:
-    """Return the length of a text as browsers count it, in UTF-16 units."""
+    """Return the length of a text as browsers count it, in UTF-16 units: 2 for a character such as an emoji."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def check_draft(text: str, file: str) -> DraftFacts:
     """Check the text of a sweep file as `run` and `plan` do; return its mistakes, or a line on what it would train.
 
-    ``file`` is its path in messages, which need not exist. The mistakes are sorted by line, those without a line last.
+    The trainable is checked as well, whose source is read for this. ``file`` is the path of the file, which need not
+    exist: messages name it, and modules are also looked for in its folder. The mistakes are sorted by line and column,
+    those without a line last. With a mistake, the name and the line on the work are "".
     """
     try:
         spec = sweep_files.parse_file(text, Path(file), ())
@@ -154,7 +162,11 @@ def check_draft(text: str, file: str) -> DraftFacts:
 
 
 def _place_mistake(mistake: Mistake, text: str) -> DraftMistake:
-    """Return a mistake with its line, column and path in the draft; line 0 if it has no place there."""
+    """Return a mistake with its line, column (from 1) and path of keys in the draft, as `Mistake.where` has them.
+
+    If that has no line, the line is that of the top-level key in it, or 0 if the draft does not have this key. The
+    column is 1 if it is not known.
+    """
     place = _PLACE.match(mistake.where)
     if place is None:  # such as "FILE: KEY", for a mistake that is found after the file was parsed
         path = mistake.where.partition(": ")[2] or mistake.where
@@ -174,10 +186,11 @@ def _find_key(path: str, text: str) -> int:
 
 
 def list_files(folder: Path) -> list[str]:
-    """Return the names of the sweep files in a folder and in its `SPACES`, those changed last first.
+    """Return the names of the sweep files in a folder and in its ``search_spaces``, those changed last first.
 
-    At most 200 names are returned; those of files in `SPACES` begin with ``search_spaces/``. A sweep file is a YAML
-    file of at most 1,000,000 bytes with a top-level key ``parameters`` or ``trainable``.
+    At most 200 names are returned; those of files in the latter begin with ``search_spaces/``. A sweep file is a file
+    with a name as `is_name` allows it, of at most 1,000,000 bytes, with a top-level key ``parameters`` or
+    ``trainable``. Files that cannot be read are left out.
     """
     found = []
     for path in [*folder.glob("*.y*ml"), *folder.glob(f"{SPACES}/*.y*ml")]:
@@ -190,7 +203,10 @@ def list_files(folder: Path) -> list[str]:
 
 
 def _is_sweep_file(path: Path) -> bool:
-    """Return whether a file has a line with the key ``parameters`` or ``trainable``; False above 1,000,000 bytes."""
+    """Return whether a file has a line that begins with the key ``parameters`` or ``trainable``.
+
+    Returns False above 1,000,000 bytes. Raises OSError if the file cannot be read.
+    """
     if path.stat().st_size > LARGEST:
         return False
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -198,10 +214,11 @@ def _is_sweep_file(path: Path) -> bool:
 
 
 def read_file(folder: Path, file: str) -> str:
-    """Return the text of a sweep file in a folder.
+    """Return the text of a sweep file in a folder; bytes that are not UTF-8 are replaced.
 
-    Raises `UnknownNameError` if there is no such file, and `InputError` if its name is not plain, it leads out of the
-    folder or it is too large, and `StoreError` if it cannot be read. Bytes that are not UTF-8 are replaced.
+    Raises `InputError` if ``file`` is no name by `is_name`, is a link to another folder, or has more than 1,000,000
+    bytes, `UnknownNameError` if there is no such file, and `StoreError` if it cannot be read. What the text says is not
+    checked.
     """
     path = _find_file(folder, file)
     if not path.is_file():
@@ -217,18 +234,20 @@ def read_file(folder: Path, file: str) -> str:
 
 
 def is_name(file: str) -> bool:
-    """Return whether ``file`` can be the path of a sweep file: a name, or a name in the folder `SPACES`.
+    """Return whether ``file`` can be the path of a sweep file: a plain name, or one after ``search_spaces/``.
 
-    It must end in .yaml or .yml, and not begin with a dash or a dot. The file may not exist.
+    A plain name ends in .yaml or .yml, does not begin with a dash, a dot or a blank, has no slash, backslash or control
+    character, and has at most 151 characters before its ending. Whether the file exists does not matter.
     """
     plain = file.removeprefix(f"{SPACES}/")
     return re.fullmatch(r"[^/\\.\-\s][^/\\\x00-\x1f]{0,150}\.ya?ml", plain) is not None
 
 
 def _find_file(folder: Path, file: str) -> Path:
-    """Return the path of a sweep file, which may not exist.
+    """Return the path of the sweep file ``file`` in a folder; the file may not exist.
 
-    Raises `InputError` for a name that is not one by `is_name`, and for a link that leads out of the folder.
+    Raises `InputError` for a name that is not one by `is_name`, and for a link to another folder, also to one below
+    ``folder``.
     """
     if not is_name(file):
         raise InputError.one("file", f"is {file!r}, expected a plain name that ends in .yaml")
@@ -240,11 +259,11 @@ def _find_file(folder: Path, file: str) -> Path:
 
 
 def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> Path:
-    """Write a draft into a folder and return its path; create the folder of the file, such as `SPACES`, if missing.
+    """Write a draft into a folder and return its path; create the file's folder, such as ``search_spaces``, if missing.
 
-    Raises `InputError` if ``file`` is not the plain name of a sweep file or is a link to another folder, and
-    `StoreError` if it cannot be written.
-    Raises `RefusedError` if a file with this name has another text, unless ``replace`` is set.
+    Raises `RefusedError` if a file with this name has another text, unless ``replace`` is set. Raises `InputError` if
+    ``file`` is no name by `is_name` or is a link to another folder, and `StoreError` if it cannot be read or written.
+    The text is not checked. The file is replaced as a whole, never seen half written.
     """
     path = _find_file(folder, file)
     if not replace and has_other_text(folder, file, text):
@@ -257,9 +276,10 @@ def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> 
 
 
 def has_other_text(folder: Path, file: str, text: str) -> bool:
-    """Return whether the file ``file`` exists in a folder and has another text than ``text``.
+    """Return whether the file ``file`` exists in a folder and differs from ``text`` in any byte.
 
-    Raises `InputError` if ``file`` is no plain name, and `StoreError` if the file cannot be read.
+    Raises `InputError` if ``file`` is no name by `is_name` or is a link to another folder, and `StoreError` if the file
+    cannot be read.
     """
     path = _find_file(folder, file)
     with storing(path):

@@ -244,7 +244,8 @@ def _describe_to_come(standing: Standing, to_resume: str) -> str:
 def _find_quiet_s(standing: Standing, *, is_starting: bool) -> float:
     """Return the seconds without an event after which the page says that the sweep is silent.
 
-    ``is_starting`` says that a process runs the sweep whose session has not begun in the log.
+    They are 120 until the first epoch of a session, and then three times the longest of the latest epochs, but at least
+    12. ``is_starting`` says that a process runs the sweep whose session has not begun in the log.
     """
     if is_starting or not standing.has_reported:
         return QUIET_AT_START_S
@@ -252,9 +253,11 @@ def _find_quiet_s(standing: Standing, *, is_starting: bool) -> float:
 
 
 def _name_state(standing: Standing, *, running: bool, read: float) -> str:
-    """Return "running", "reading", "killed" or "ended".
+    """Return the state of a sweep: "running", "reading", "killed" or "ended".
 
-    ``read`` is the share of the log that has been read; below 1, it is not known yet whether the sweep was killed.
+    ``running`` says whether a process runs it. If none does, the state is "reading" as long as ``read``, the share of
+    the log that has been read, is below 1; then "killed" if its last session has begun and not ended in the log, and
+    else "ended", also for a sweep without a session.
     """
     if running:
         return "running"
@@ -267,8 +270,8 @@ def _name_state(standing: Standing, *, running: bool, read: float) -> str:
 def _count_trials(standing: Standing, *, running: bool) -> dict[str, int]:
     """Return the number of trials by status; those with 0 are left out.
 
-    Besides the statuses of ended trials, there are "running" (only if the sweep is ``running``), "paused" and
-    "interrupted".
+    Besides the statuses of ended trials, there are "running", "paused" and "interrupted". If no process runs the sweep,
+    which ``running`` says, the trials that its log leaves running count as interrupted.
     """
     # If no process runs the sweep, what its log leaves running was interrupted when the last one was killed.
     counts = {"running": len(standing.running) if running else 0}
@@ -281,7 +284,8 @@ def _count_trials(standing: Standing, *, running: bool) -> dict[str, int]:
 def _count_whole_trials(standing: Standing, *, running: bool) -> dict[str, float]:
     """Return the number of whole trials that the trained epochs amount to, by status; ended trials count as whole.
 
-    The statuses are those of `_count_trials`; those with 0 are left out.
+    A trial that is running, paused or interrupted counts with the share of its epochs that it has trained. The statuses
+    are those of `_count_trials`; those with 0 are left out.
     """
     of_status: dict[str, list[Open]] = {"running": [], "paused": [], "interrupted": []}
     for number, trial in standing.open.items():
@@ -299,7 +303,10 @@ def _count_whole_trials(standing: Standing, *, running: bool) -> dict[str, float
 
 
 def _describe_best(standing: Standing) -> BestFacts | None:
-    """Return the best completed configuration; None if no trial has completed."""
+    """Return the best completed configuration; None if no trial has completed with a finite score.
+
+    Its settings are those of the parameters that differ between trials.
+    """
     best = standing.best
     if best is None:
         return None
@@ -310,10 +317,12 @@ def _describe_best(standing: Standing) -> BestFacts | None:
 def _describe_leader(standing: Standing) -> LeaderFacts | None:
     """Return the running trial with the best score, if it is ahead of the best completed configuration.
 
-    Returns None if there is no such trial. Any score is ahead as long as no trial has completed.
+    Returns None if there is no such trial. Trials without a finite score are passed over. Any other score is ahead as
+    long as there is no best configuration.
     """
     objective = standing.outline.objective
     best = standing.best
+    # a loss is lower for a better score, whether the goal is to minimize or to maximize
     least_loss = math.inf if best is None else objective.to_loss(best.value)
     leader: Open | None = None
     for trial in standing.running.values():
@@ -333,7 +342,7 @@ def _describe_leader(standing: Standing) -> LeaderFacts | None:
 
 
 def _list_workers(standing: Standing) -> Iterator[WorkerFacts]:
-    """Yield the trials that are training now, at most 200."""
+    """Yield the trials that are training now according to the log, the first 200."""
     for trial in list(standing.running.values())[:WORKERS]:
         yield WorkerFacts(
             trial=trial.state.number,
@@ -351,8 +360,9 @@ def _list_workers(standing: Standing) -> Iterator[WorkerFacts]:
 def _list_rungs(standing: Standing) -> Iterator[RungFacts]:
     """Yield each rung that a trial has reached, with numbers of trials: reached, pruned and waiting there.
 
-    Of the waiting trials, at most 50 are listed.
+    Of the waiting trials, at most 50 are listed, but all are counted.
     """
+    # numbers of the paused trials, by the rung at which each waits
     waiting: dict[int, list[int]] = {}
     for number, trial in standing.open.items():
         if _is_paused(trial):
@@ -376,6 +386,7 @@ def _is_paused(trial: Open) -> bool:
 
 def _list_failures(standing: Standing) -> Iterator[FailureFacts]:
     """Yield the kinds of failures with their counts: errors before other failures, then the most frequent first."""
+    # A key of `failures` is (status, kind). False sorts before True.
     found = sorted(
         standing.failures.items(), key=lambda one: (one[0][0] not in ERRORED, -one[1].count)
     )
@@ -398,10 +409,11 @@ def _list_marks(standing: Standing) -> Iterator[MarkFacts]:
 def describe_event(
     event: Event | Record, line: int, standing: Standing, differences: Sequence[Difference] = ()
 ) -> EventFacts:
-    """Return an event with its description in words; ``standing`` must have observed it already.
+    """Return an event with its description in words; ``standing`` must have observed it as the last one.
 
     ``line`` is the event's line in the log. For a change of the sweep file, ``differences`` are the changed keys, if
-    they are known.
+    they are known. The result has a trial only for an event of a trial, and a status only for the end or the
+    interruption of one.
     """
     trial = getattr(event, "trial", None)  # events of the whole sweep have none
     status = event.status.value if isinstance(event, TrialEnded) else ""
@@ -417,17 +429,14 @@ def describe_event(
 def _describe_event(event: Event | Record, standing: Standing) -> str:
     """Describe in words the start, the end or the test of a trial, or the start or the end of a session.
 
-    Any other event is described by its kind and its fields. ``standing`` must have observed the event already.
+    Any other event is described by its kind and its fields. ``standing`` must have observed the event as the last one.
     """
     match event:
         case TrialStarted(trial=number, role=role):
             why = "" if role is Role.SEARCH else f", {role.value}"
             settings = format_settings(event.params, standing.outline.varying)
-            return (
-                f"trial {number} started{why}: {settings}"
-                if settings
-                else f"trial {number} started{why}"
-            )
+            told = f"trial {number} started{why}"
+            return f"{told}: {settings}" if settings else told
         case TrialEnded():
             return _describe_end(event, standing)
         case ModelTested(trial=number, metrics=metrics):
@@ -443,9 +452,10 @@ def _describe_event(event: Event | Record, standing: Standing) -> str:
 def _describe_steering(
     event: SteeringEvent, standing: Standing, differences: Sequence[Difference]
 ) -> str:
-    """Describe in words what a person did to the sweep.
+    """Describe in words what a person did to the sweep; a person without a name is "somebody".
 
     ``differences`` are the changed keys of the sweep file with their values; without them, only their names are given.
+    Of several configurations that were added, the first three are described and the others counted.
     """
     who = event.by or "somebody"
     match event:
@@ -473,25 +483,28 @@ def _describe_steering(
 
 
 def _describe_end(event: TrialEnded, standing: Standing) -> str:
-    """Describe the end or the interruption of a trial in words; ``standing`` must have observed it just before."""
-    ended = f"trial {event.trial} is {event.status.value}"
+    """Describe the end or the interruption of a trial in words; ``standing`` must have observed it just before.
+
+    A completed trial is told with its epochs, its score, and whether it belongs to the best configuration of the
+    search. The event's reason follows, if it has one.
+    """
     if event.again:  # it is interrupted for another try: the reason has the error
         return _describe_another_try(event)
     if event.status is Status.PRUNED and event.reason == ON_REQUEST:
         return f"trial {event.trial} was stopped by hand"
+    ended = f"trial {event.trial} is {event.status.value}"
     if event.pauses:
         ended = f"trial {event.trial} waits"
     if event.status is Status.COMPLETED:
         # Only the latest ends are kept; that of this event is among them, as it was observed just before.
         found = next((one for one in reversed(standing.latest) if one.trial == event.trial), None)
         if found is not None:
-            value = (
-                "" if found.value is None else f", {standing.outline.metric} {score(found.value)}"
-            )
-            ended += f" after {counted(found.epochs, 'epoch')}{value}"
-    best = standing.searched_best
-    if best is not None and event.trial in best.trials and event.status is Status.COMPLETED:
-        ended += ": the best so far"
+            ended += f" after {counted(found.epochs, 'epoch')}"
+            if found.value is not None:
+                ended += f", {standing.outline.metric} {score(found.value)}"
+        best = standing.searched_best
+        if best is not None and event.trial in best.trials:
+            ended += ": the best so far"
     return f"{ended}: {event.reason}" if event.reason else ended
 
 
@@ -511,10 +524,9 @@ def _describe_unknown(event: Record) -> str:
     parts = []
     for name in event.__struct_fields__:
         value = getattr(event, name)
-        if name != "time" and value not in (None, "", (), {}):
-            text = (
-                figure(value) if isinstance(value, float) and math.isfinite(value) else str(value)
-            )
-            parts.append(f"{name} {text}")
+        if name == "time" or value in (None, "", (), {}):
+            continue
+        is_finite = isinstance(value, float) and math.isfinite(value)
+        parts.append(f"{name} {figure(value) if is_finite else str(value)}")
     kind = str(type(event).__struct_config__.tag).replace("_", " ")
     return f"{kind}: {', '.join(parts)}" if parts else kind

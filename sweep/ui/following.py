@@ -27,40 +27,48 @@ class LineIndex:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # pairs (byte, number of lines before it), ascending
+        # pairs (byte at which a line begins, number of lines before it), ascending
         self._marks: list[tuple[int, int]] = [(0, 0)]
 
     @property
     def lines(self) -> int:
-        """Number of complete lines at the last count."""
-        return self._marks[-1][1]
+        """Number of complete lines at the last count; 0 before the first one."""
+        _, lines = self._marks[-1]
+        return lines
 
     @property
     def end(self) -> int:
-        """Byte after the last complete line at the last count."""
-        return self._marks[-1][0]
+        """Byte after the last complete line at the last count; 0 before the first one."""
+        byte, _ = self._marks[-1]
+        return byte
 
     def count_new_lines(self) -> None:
-        """Count the lines that were added since the last call; none if there is no file."""
+        """Count the lines that were added to the end of the file since the last call; none if there is no file.
+
+        That a file was cut or replaced is not noticed.
+        """
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
-            while True:
+            while True:  # block by block
                 start, lines = self._marks[-1]
                 file.seek(start)
                 block = file.read(BLOCK_BYTES)
-                # bytes of complete lines; the rest is read again next time
-                complete = block.rfind(b"\n") + 1
+                # bytes and number of complete lines; the rest of the block is read again next time
+                complete_bytes = block.rfind(b"\n") + 1
                 count = block.count(b"\n")
-                if not complete:  # the end of the log, or one line that is longer than the block
+                if not count:  # the end of the log, or one line that is longer than the block
                     rest = file.readline()
                     if not rest.endswith(b"\n"):
                         return
-                    complete, count = len(block) + len(rest), 1
-                self._add_mark(start + complete, lines + count)
+                    complete_bytes, count = len(block) + len(rest), 1
+                self._add_mark(start + complete_bytes, lines + count)
 
     def _add_mark(self, byte: int, lines: int) -> None:
-        """Add the number of lines before a position after a line; positions less than a block apart are merged."""
+        """Store that ``lines`` lines end before the byte ``byte``, at which a line begins.
+
+        This replaces the last such pair if the one before that is less than a megabyte away.
+        """
         # A growing log is counted every half second: without this, there would soon be thousands of marks.
         if len(self._marks) > 2 and byte - self._marks[-2][0] < BLOCK_BYTES:
             self._marks[-1] = (byte, lines)
@@ -68,7 +76,11 @@ class LineIndex:
             self._marks.append((byte, lines))
 
     def find_line(self, byte: int) -> int:
-        """Return the number of lines that end at or before the byte offset ``byte``."""
+        """Return the number of lines that end at or before the byte offset ``byte``, also of lines not counted yet.
+
+        Reads the file from the last known position before ``byte`` on. Raises OSError if it cannot be opened.
+        """
+        # A mark has a byte and the number of lines before it.
         start, lines = next(mark for mark in reversed(self._marks) if mark[0] <= byte)
         with self._path.open("rb") as file:
             file.seek(start)
@@ -77,8 +89,11 @@ class LineIndex:
     def read(self, after: int) -> Iterator[tuple[int, list[bytes]]]:
         """Yield (number of the last line, lines) for the lines after the first ``after`` ones, a megabyte at a time.
 
-        Lines are bytes without their line feed; only lines that were counted are read.
+        The number is that of the last of these lines, counted from 1 at the beginning of the file. Lines are bytes
+        without their line feed. Only lines that were counted are read, and fewer if the file was cut since. Raises
+        OSError, at the first step, if the file cannot be opened.
         """
+        # A mark has a byte and the number of lines before it.
         start, lines = next(mark for mark in reversed(self._marks) if mark[1] <= after)
         with self._path.open("rb") as file:
             file.seek(start)
@@ -86,7 +101,7 @@ class LineIndex:
                 block = file.readlines(BLOCK_BYTES)[: self.lines - lines]
                 if not block:  # the file was cut after the lines were counted
                     return
-                # the first mark may be before the line `after`
+                # the reading may have begun some lines before those that are wanted
                 fresh = block[max(after - lines, 0) :]
                 lines += len(block)
                 if fresh:
@@ -105,7 +120,7 @@ class FollowedSweep:
     def _start_over(self) -> None:
         """Forget what was read, and start at the beginning of the log. Raises `StoreError` as `_read_file` does."""
         # checked first: if the log has begun now, the sweep file that is read below belongs to it
-        self._has_begun = self.folder.log.exists() and self.folder.log.stat().st_size > 0
+        self._had_begun = self.folder.log.exists() and self.folder.log.stat().st_size > 0
         self._read_file()
         self.lines = LineIndex(self.folder.log)
         self._reader = LogReader(self.folder)
@@ -118,35 +133,37 @@ class FollowedSweep:
 
         Raises `StoreError` if not even sweep.json can be read; the next call of `read_on` then starts over.
         """
-        self._has_file = False
+        self._is_file_read = False
         outline, self._unknown = _read_outline(self.folder)
         self.standing = Standing(outline)
         self._spec = _read_first_spec(self.folder)
         # settings of changes whose result is invalid, and why it is; see `_follow_change`
         self._invalid_settings: dict[str, Value] = {}
         self._invalid_reason = ""
-        self._has_file = True
+        self._is_file_read = True
 
     def read_on(self) -> bool:
         """Read the next part of the log, at most about a megabyte; return whether anything has changed.
 
-        If the log was replaced, as by that of a new sweep with the same name, the state starts over and nothing is
-        read. Raises `StoreError` if the log is damaged, or if sweep.json cannot be read then.
+        That the sweep started or stopped running is also a change. If the log was replaced, as by that of a new sweep
+        with the same name, the state starts over, nothing is read, and True is returned. Raises `StoreError` if the log
+        is damaged, or if sweep.json cannot be read when the state starts over.
         """
         running = self.folder.is_running()  # before the log, so that the last events are not missed
         changed = running != self.running
         self.running = running
         with naming(self.folder.log):
-            events = self._reader.more() if self._has_file else None
+            # None: the log was replaced, or the sweep file could not be read after that
+            events = self._reader.more() if self._is_file_read else None
             if events is None:
-                self._has_file = False
+                self._is_file_read = False  # if `_start_over` fails, the next call does it again
                 self._start_over()
                 self.replaced += 1
                 return True
             # the log was empty when the sweep file was read: another sweep may have replaced it since
-            if events and not self._has_begun:
+            if events and not self._had_begun:
                 self._read_file()
-                self._has_begun = True
+                self._had_begun = True
             for event in events:
                 self._observe(event)
         lines_before = self.lines.lines
@@ -154,13 +171,14 @@ class FollowedSweep:
         return changed or bool(events) or self.lines.lines != lines_before
 
     def _observe(self, event: Event) -> None:
-        """Add an event to the state; keep the event's description unless it is about an epoch or output.
+        """Add the event of the next line of the log to the state, and keep its description.
 
-        The latest 100 descriptions are kept, and the first 100 of each trial.
+        The latest 100 descriptions are kept, and the first 100 of each trial. Events about an epoch or output have
+        none.
         """
         self._line += 1
         self.standing.observe(event)
-        # so many that they would push out all others
+        # There are so many of these that they would push out all others.
         if isinstance(event, EpochReported | OutputPrinted):
             return
         differences = self._follow_change(event) if isinstance(event, SweepChanged) else []
@@ -185,11 +203,11 @@ class FollowedSweep:
             self._spec = changes.apply_settings(before, settings, str(self.folder.log))
         except InputError as error:
             first_line = str(error).partition("\n")[0]
-            self._invalid_settings = settings
-            what = (
-                "the number of trials and the limits are those before a change that cannot be read"
+            self._invalid_settings = settings  # tried again with the next change
+            self._invalid_reason = (
+                "the number of trials and the limits are those before a change that cannot be read: "
+                f"{first_line}"
             )
-            self._invalid_reason = f"{what}: {first_line}"
             return []
         self._invalid_settings, self._invalid_reason = {}, ""
         return changes.list_differences(before, self._spec)
@@ -232,7 +250,7 @@ def _read_first_spec(folder: ResultsFolder) -> Spec | None:
 def _read_outline(folder: ResultsFolder) -> tuple[Outline, str]:
     """Return the `analysis.Outline` of a sweep, and why it is incomplete if the sweep file cannot be read.
 
-    The second result is "" if nothing is missing. Raises `StoreError` if not even sweep.json can be read.
+    The reason is one line, and "" if nothing is missing. Raises `StoreError` if not even sweep.json can be read.
     """
     try:
         stored = resuming.open_stored_sweep(folder.path.parent, folder.name)

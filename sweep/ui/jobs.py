@@ -60,7 +60,8 @@ class Job:
     def describe(self) -> JobFacts:
         """Return the job's present state and the last 100,000 bytes of its output.
 
-        Records the time of its end when it is first seen.
+        The duration is in seconds, rounded to one decimal, and ends when a call first sees that the process has ended.
+        In the output, unprintable characters are escaped.
         """
         code = self.process.poll()
         if code is not None and self.ended is None:
@@ -77,7 +78,7 @@ class Job:
         )
 
     def _read_output(self) -> str:
-        """Return the last 100,000 bytes of the job's output as text."""
+        """Return the last 100,000 bytes of the job's output as text, with bytes that are not UTF-8 replaced."""
         size = os.fstat(self.output.fileno()).st_size
         start = max(size - SHOWN_BYTES, 0)
         return os.pread(self.output.fileno(), size - start, start).decode("utf-8", "replace")
@@ -100,9 +101,9 @@ class Jobs:
     ) -> Job:
         """Start ``python -m sweep`` with ``arguments``, with ``text`` as standard input, and return the job at once.
 
-        It runs in the folder given to `Jobs`, and continues if the page's server ends. ``shown`` are the arguments in
-        the command line that is shown; by default, they are ``arguments``. Of the jobs that have ended, only the latest
-        are kept.
+        It runs in the folder given to `Jobs`, and continues if the page's server ends. ``subject`` says on which page
+        the job is shown. ``shown`` are the arguments in the command line that is shown; by default, they are
+        ``arguments``. If more than 100 jobs are kept then, the oldest ones that have ended are forgotten.
         """
         # Files, not pipes: a full or closed pipe would stop the process when the server is busy or has ended.
         output = tempfile.TemporaryFile()  # noqa: SIM115  # it is open as long as the job is remembered
@@ -149,8 +150,12 @@ class Jobs:
         return found
 
     def _forget_old(self) -> None:
-        """Remove the oldest jobs that have ended, until at most 100 jobs are kept; running ones are never removed."""
+        """Remove the oldest jobs that have ended, with their output, until at most 100 jobs are kept.
+
+        Running ones are never removed, so there may be more.
+        """
         ended = [job for job in self._jobs.values() if job.process.poll() is not None]
-        for job in ended[: max(len(self._jobs) - KEPT, 0)]:  # they are in the order of their starts
+        too_many = max(len(self._jobs) - KEPT, 0)
+        for job in ended[:too_many]:  # they are in the order of their starts
             job.output.close()
             del self._jobs[job.number]
