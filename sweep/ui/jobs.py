@@ -61,7 +61,7 @@ class Job:
         """Return the job's present state and the last 100,000 bytes of its output.
 
         The duration is in seconds, rounded to one decimal, and ends when a call first sees that the process has ended.
-        In the output, unprintable characters are escaped.
+        Terminal colours are removed from the output, and other unprintable characters escaped.
         """
         code = self.process.poll()
         if code is not None and self.ended is None:

@@ -34,9 +34,9 @@ class _Read:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the author's files have not changed since the source was read.
+        """Whether the author's files have not changed since the source was read; a missing file has changed.
 
-        If no files are known, whether the source was read less than 5 seconds ago.
+        If no files are known, as the trainable was not found, whether it was looked for less than 5 seconds ago.
         """
         if not self.stamps:
             return time.monotonic() - self.at < AGAIN_S
@@ -55,31 +55,34 @@ class KnownTrainables:
     """The facts about the trainables that drafts have named, for one results folder. Thread-safe."""
 
     def __init__(self) -> None:
-        self._read: dict[str, _Read] = {}
-        self._reading: set[str] = set()
-        self._seeker = TrainableFinder()
+        self._read: dict[str, _Read] = {}  # by trainable
+        self._reading: set[str] = set()  # trainables that a thread is reading now
+        self._finder = TrainableFinder()
         self.found: Mapping[str, str] | None = None
         """The trainables that a sweep file may name, each with where it was found; None before the first look."""
 
     def find(self, trainable: str) -> tuple[Known, bool]:
         """Return the known facts about ``module:Name``, and whether its source should be read (again).
 
-        Nothing is read. Unknown facts are `NOTHING`; a text that can be no trainable should not be read.
+        It should if it has not been read or one of the author's files has changed since, of which only the times are
+        looked at; the facts are the old ones then. Unknown facts are `NOTHING`. A text that can be no trainable should
+        not be read.
         """
         found = self._read.get(trainable)
         if found is None:
-            return NOTHING, re.fullmatch(TARGET, trainable) is not None
+            may_be_trainable = re.fullmatch(TARGET, trainable) is not None
+            return NOTHING, may_be_trainable
         return found.known, not found.is_fresh
 
     def search_folder(self, folder: Path) -> None:
         """Search a folder and sweep's own package for trainables and store them in `found`; may take seconds."""
-        self.found = self._seeker.list_trainables(folder)
+        self.found = self._finder.list_trainables(folder)
 
     def read(self, trainable: str, file: str) -> None:
         """Read the source of ``trainable``, which the sweep file ``file`` names, and keep its facts; may take seconds.
 
         Returns at once if another thread is reading it. If it cannot be found, it is kept without facts. The facts of
-        at most 20 trainables are kept.
+        at most 20 trainables are kept; those that were first read the longest ago are dropped.
         """
         if trainable in self._reading:  # each key that is pressed may ask for it again
             return
@@ -93,9 +96,10 @@ class KnownTrainables:
 
 
 def _read_source(trainable: str, file: str) -> _Read:
-    """Return the facts in a trainable's source; no facts if it cannot be found.
+    """Return the facts in a trainable's source; no facts if it cannot be found or understood.
 
-    It is searched in the current folder and in that of the sweep file ``file``.
+    It is searched in the current folder, in that of the sweep file ``file``, and among the installed modules. The
+    source is not executed.
     """
     try:
         source = inspect(trainable, sweep_files.import_folders(Path(file)))
@@ -107,9 +111,9 @@ def _read_source(trainable: str, file: str) -> _Read:
 
 
 def _get_change_times(source: Source) -> dict[Path, int]:
-    """Return the time of the last change of each of the author's files by path.
+    """Return the time of the last change, in nanoseconds, of each of the author's files by path.
 
-    If all files are sweep's, one of them is returned.
+    Files of sweep are left out. If all files are sweep's, the first of them is returned alone.
     """
     # Without any file, the facts would be read again every 5 seconds (`_Read.is_fresh`), so one of sweep's is taken.
     theirs = [path for name, path in source.files.items() if get_top_package(name) not in OURS]

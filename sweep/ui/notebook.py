@@ -44,9 +44,10 @@ def show(name: str | Path = "", *, results: str | Path = "results", height: int 
     """Show the live page in the output of a notebook's cell: the page of one sweep, or the list of all sweeps.
 
     ``name`` is a name in the results folder or the path or URL of a sweep's folder; "" shows the list. ``results`` is
-    the results folder or its URL. ``height`` is the height of the frame in pixels. The page keeps running while other
-    cells run, and ends with the kernel. Raises `InputError` if there is no such sweep, if ``height`` is below 1, if the
-    page's process does not start, or if this process is not the kernel of a notebook.
+    the results folder or its URL. ``height`` is the height of the frame in pixels. The first call for a results folder
+    starts the process of its page, which runs while other cells do and ends with the kernel. Raises `InputError` if
+    there is no such sweep, if a URL is invalid, if ``height`` is below 1, if the page's process does not start, or if
+    this process is not the kernel of a notebook, and `StoreError` if an object store is unavailable.
     """
     if not running.is_here():
         hint = f"in a terminal: python -m sweep ui {name}".rstrip()
@@ -62,7 +63,8 @@ def show(name: str | Path = "", *, results: str | Path = "results", height: int 
 def _find_sweep(name: str | Path, results: str | Path) -> tuple[str, str]:
     """Return the results folder (or its URL) and the name of a sweep; the name is "" if none is given.
 
-    A sweep outside of ``results`` has another results folder. Raises `InputError` if the sweep does not exist.
+    For a sweep outside of ``results``, the folder around it is returned. Raises `InputError` if the sweep does not
+    exist or a URL is invalid, and `StoreError` if its object store is unavailable.
     """
     if not str(name):
         return str(results), ""
@@ -77,7 +79,7 @@ def _find_sweep(name: str | Path, results: str | Path) -> tuple[str, str]:
 def find_server(results: str) -> PageServer:
     """Return the server of a results folder or its URL, after starting a process for it if none is running.
 
-    Raises `InputError` if the process does not start.
+    Waits until a new process serves the page, and keeps it in `servers`. Raises `InputError` if it does not start.
     """
     # Absolute, because the current folder may change between two calls.
     key = results if is_url(results) else str(Path(results).resolve())
@@ -114,7 +116,8 @@ def _end_servers() -> None:
 def draw_cell(server: PageServer, sweep: str, height: int) -> str:
     """Return the HTML for the output of a cell, whose script opens the page of ``sweep`` in a frame.
 
-    If ``sweep`` is "", it is the page with all sweeps. ``height`` is in pixels. The HTML contains new access passes.
+    If ``sweep`` is "", it is the page with all sweeps. ``height`` is in pixels. Each call puts two new access passes
+    for ``server`` into the HTML: one for the frame, and one to open the page in a tab.
     """
     script = resources.files("sweep.ui.page").joinpath("cell.js").read_text(encoding="utf-8")
     return shells.draw_cell(

@@ -62,11 +62,11 @@ class Outline:
 
     @property
     def typed(self) -> str:
-        """The part of the word at the cursor that stands before the cursor."""
+        """The part of the word at the cursor that stands before the cursor; "" if nothing can be typed there."""
         return "" if self.place is None else self.text[self.place.start : self.cursor]
 
     def list_keys(self, path: KeyPath) -> list[str]:
-        """Return the keys of the mapping at a path; [] if there is none."""
+        """Return the keys of the mapping at a path, in their order; [] if there is none."""
         return [
             inner[-1]
             for inner in self.values
@@ -83,13 +83,13 @@ class Outline:
         ]
 
     def find_scalar(self, path: KeyPath) -> str:
-        """Return the scalar at a path without its quotes; "" if there is none."""
+        """Return the scalar at a path without its quotes; "" for a missing value, a list or a mapping."""
         return remove_quotes(self.values.get(path, ""))
 
 
 def remove_quotes(text: str) -> str:
     """Return a scalar without the quotes around it, even if the closing one is missing; escapes in it stay."""
-    if text[:1] in ("'", '"') and text[:1]:
+    if text[:1] in ("'", '"'):
         return text[1:-1] if len(text) > 1 and text[-1] == text[0] else text[1:]
     return text
 
@@ -98,7 +98,7 @@ def read_outline(text: str, cursor: int) -> Outline:
     """Return the outline of a text, which may be unfinished YAML; ``cursor`` is an offset in characters.
 
     An offset outside of the text counts as its beginning or end. A text of more than 300,000 characters is not read:
-    its outline is empty.
+    its outline has no values, and nothing can be typed at the cursor. Never raises an error.
     """
     outline = Outline(text, min(max(cursor, 0), len(text)))
     if len(text) <= MAX_CHARACTERS:
@@ -130,10 +130,10 @@ class _Reader:
         self._outline = outline
         self._text, self._cursor = outline.text, outline.cursor
         self._levels = [_Level(-1, (), is_item=False)]
-        self._items: dict[KeyPath, int] = {}  # number of items of each list so far
+        self._item_counts: dict[KeyPath, int] = {}  # number of items of each list so far
         # column of the key whose text goes on in deeper lines, after | or >
         self._text_block_column: int | None = None
-        self._flow_column = 0  # column of the key before the brackets
+        self._brackets_column = 0  # column of the key before the brackets
 
     def read(self) -> None:
         """Read the whole text into the outline."""
@@ -146,7 +146,7 @@ class _Reader:
     def _read_line(self, start: int) -> int:
         """Read the line that begins at ``start`` and further lines of its value; return where the next line begins."""
         end = self._find_line_end(start)
-        content = start
+        content = start  # after the indentation
         while content < end and self._text[content] == " ":
             content += 1
         column = content - start
@@ -154,6 +154,7 @@ class _Reader:
         if content == end:
             self._record_blank_line(start, end)
             return end + 1
+        # A deeper line belongs to the text after `|` or `>`; any other line ends that text.
         if self._text_block_column is not None and column > self._text_block_column:
             return end + 1
         self._text_block_column = None
@@ -185,42 +186,49 @@ class _Reader:
     def _record_blank_line(self, start: int, end: int) -> None:
         """Record the place of the cursor if it is in the blank line from ``start`` to ``end``: a key can begin there.
 
-        In a text of several lines after ``|`` or ``>``, there is no such place.
+        Its column is that of the cursor. In a text of several lines after ``|`` or ``>``, there is no such place.
         """
         if not start <= self._cursor <= end:
             return
         column = self._cursor - start
+        # deeper than the key before `|` or `>`: within its text
         if self._text_block_column is not None and column > self._text_block_column:
             return
         path = self._find_parent(column)
         self._record_place(kind="key", path=path, start=self._cursor, end=self._cursor)
 
     def _find_parent(self, column: int) -> KeyPath:
-        """Return the path of the mapping that a key in the column ``column`` would belong to."""
+        """Return the path of the mapping that a key in the column ``column`` of the present line would belong to.
+
+        It is () for the top level.
+        """
         return next(level.path for level in reversed(self._levels) if level.column < column)
 
     def _open_item(self, column: int) -> None:
-        """Add the list item whose dash is in the column ``column``, after closing the blocks that end before it."""
+        """Enter the list item whose dash is in the column ``column``, after leaving the blocks that end before it.
+
+        The item is added to the outline, with "" as its value if it has none there yet.
+        """
         # A key in the same column stays open: its list need not be indented.
         while self._levels[-1].column > column or (
             self._levels[-1].column == column and self._levels[-1].is_item
         ):
             self._levels.pop()
         parent = self._levels[-1].path
-        number = self._items.get(parent, 0)
-        self._items[parent] = number + 1
+        number = self._item_counts.get(parent, 0)
+        self._item_counts[parent] = number + 1
         path = (*parent, number)
         self._outline.values.setdefault(path, "")
         self._levels.append(_Level(column, path, is_item=True))
 
     def _record_empty_item(self, dash: int, end: int) -> None:
-        """Record the place of the cursor if it is after a dash without a value.
+        """Record the place of the cursor if it is after a dash without a value, in the same line.
 
         ``dash`` is the offset of the dash, ``end`` that of the end of its line.
         """
         if dash < self._cursor <= end:
             space = self._cursor == dash + 1  # directly after the dash
-            path = self._levels[-1].path
+            path = self._levels[-1].path  # of the item, which has just been entered
             self._record_place(
                 kind="item", path=path, start=self._cursor, end=self._cursor, needs_space=space
             )
@@ -244,11 +252,12 @@ class _Reader:
         return self._read_value(path, found.end(), end, column)
 
     def _read_word(self, at: int, end: int, column: int) -> int:
-        """Read a value in a list, or an unfinished word; return where the next line begins.
+        """Read a value in a list, brackets in a line of their own, or an unfinished word.
 
-        It begins at ``at``, in the column ``column`` of the line that ends at ``end``.
+        It begins at ``at``, in the column ``column`` of the line that ends at ``end``. Only a value is added to the
+        outline; an unfinished word is the place of a key. Returns where the next line begins.
         """
-        top = self._levels[-1]
+        top = self._levels[-1]  # the innermost key or item around it
         # The dash must be in this line: a word in a later line belongs to no item, and may become a key.
         is_item = top.is_item and top.column < column and self._has_dash_in_line(at, top.column)
         if self._text[at] in "[{":
@@ -263,7 +272,7 @@ class _Reader:
         return end + 1
 
     def _has_dash_in_line(self, at: int, column: int) -> bool:
-        """Return whether the line of the offset ``at`` has a dash in the column ``column``."""
+        """Return whether the line of the offset ``at`` has a dash in the column ``column``, which it must reach."""
         start = self._text.rfind("\n", 0, at) + 1
         return self._text[start + column] == "-"
 
@@ -299,15 +308,19 @@ class _Reader:
         return self._find_last_line_end(at, end, column) + 1
 
     def _find_scalar_end(self, at: int, plain: re.Pattern[str]) -> int:
-        """Return where the scalar at an offset ends, without trailing spaces; ``plain`` matches one without quotes."""
+        """Return where the scalar at an offset ends in its line, without trailing spaces and comments.
+
+        ``plain`` matches one without quotes. One that begins with a quote ends after the closing quote, or else with
+        its line. Returns the offset itself if no scalar begins there.
+        """
         found = (_QUOTED if self._text[at] in "'\"" else plain).match(self._text, at)
         return at + len(found[0].rstrip(" \t\r")) if found else at
 
     def _find_last_line_end(self, at: int, end: int, column: int) -> int:
         """Return where the last line of the scalar at an offset ends: ``end``, unless it is quoted over several lines.
 
-        The further lines of a quoted scalar are indented further than ``column``; if they are not, its closing quote
-        has not been typed yet.
+        ``end`` is the end of its first line. The further lines of a quoted scalar are indented further than ``column``;
+        if they are not, its closing quote has not been typed yet, and ``end`` is returned, too.
         """
         found = _QUOTED_LINES.match(self._text, at)
         if found is None:
@@ -325,7 +338,7 @@ class _Reader:
         ``column`` is that of the key before the value, or of the value itself if there is none. A bracket that is not
         closed ends before the next key or list item that is not indented further than that.
         """
-        self._flow_column = column
+        self._brackets_column = column
         try:
             closed = self._read_node(path, at, 0)
         except _Unclosed as unclosed:
@@ -419,9 +432,10 @@ class _Reader:
         return at
 
     def _skip_blanks(self, at: int) -> int:
-        """Return the offset of the next word within brackets, after blanks, line feeds and comments.
+        """Return the offset of the next character within brackets, from ``at`` on, after blanks and comments.
 
-        Raises `_Unclosed` at a key of the outer block.
+        Line feeds are blanks, too. Returns the length of the text if nothing else follows. Raises `_Unclosed` at a line
+        that looks like a key or an item of the outer block.
         """
         while at < len(self._text):
             if self._text[at] == "#" and (at == 0 or self._text[at - 1] in " \t\n"):
@@ -436,22 +450,20 @@ class _Reader:
         return at
 
     def _check_closed(self, start: int) -> None:
-        """Raise `_Unclosed` if the line that begins at ``start`` looks like a key or an item of the outer block."""
+        """Raise `_Unclosed` if the line that begins at ``start`` looks like a key or an item of the outer block.
+
+        So does a line with a key, a dash or a single word that is not indented further than the key before the
+        brackets.
+        """
         content = self._skip_spaces(start)
-        # Lines that are indented further belong to the brackets, and blank lines and comments tell nothing.
-        if content - start > self._flow_column or self._text[content : content + 1] in (
-            "",
-            "\n",
-            "#",
-        ):
+        if content - start > self._brackets_column:  # such lines belong to the brackets
+            return
+        if self._text[content : content + 1] in ("", "\n", "#"):  # these tell nothing
             return
         end = self._find_line_end(content)
         is_item = self._text.startswith("- ", content)
-        if (
-            is_item
-            or _BLOCK_KEY.match(self._text, content, end)
-            or _WORD.fullmatch(self._text, content, end)
-        ):
+        is_key = _BLOCK_KEY.match(self._text, content, end) is not None
+        if is_item or is_key or _WORD.fullmatch(self._text, content, end):
             raise _Unclosed(start)
 
     # ---- what is at the cursor ----
@@ -474,7 +486,8 @@ class _Reader:
     def _record_gap(self, kind: Kind, path: KeyPath, begin: int, end: int, *, after: str) -> None:
         """If the cursor is in the blanks from ``begin`` to ``end``, and not in a comment there, record its place.
 
-        The character before the blanks must be one of ``after``.
+        The character before the blanks must be one of the characters in ``after``; otherwise nothing is recorded.
+        ``path`` is that of the mapping of a key, or of the value.
         """
         if not begin <= self._cursor <= end or self._text[begin - 1] not in after:
             return
@@ -482,7 +495,7 @@ class _Reader:
         line = self._text[self._text.rfind("\n", 0, self._cursor) + 1 : self._cursor]
         if "#" in line[max(0, len(line) - (self._cursor - begin)) :]:
             return
-        space = after == ":" and self._cursor == begin
+        space = after == ":" and self._cursor == begin  # the value would touch the colon
         self._record_place(
             kind=kind,
             path=path,
@@ -495,7 +508,10 @@ class _Reader:
     def _record_key(
         self, parent: KeyPath, key: str, start: int, end: int, *, in_flow: bool
     ) -> None:
-        """If the cursor is in the key from ``start`` to ``end`` of the mapping ``parent``, record its place."""
+        """If the cursor is in or at an end of the key from ``start`` to ``end``, record its place.
+
+        ``parent`` is the path of its mapping, ``key`` the key without quotes.
+        """
         if start <= self._cursor <= end:
             self._outline.place = Place(
                 kind="key", path=parent, start=start, end=end, key=key, in_flow=in_flow
@@ -504,12 +520,11 @@ class _Reader:
     def _record_word(
         self, kind: Kind, path: KeyPath, start: int, end: int, *, in_flow: bool
     ) -> None:
-        """If the cursor is in the word from ``start`` to ``end``, record its place.
+        """If the cursor is in or at an end of the word from ``start`` to ``end``, record its place.
 
-        Within quotes, only the text between them is replaced; a cursor on the outer side of a quote has no place.
+        ``path`` is that of the mapping of a key, or of the value. Within quotes, only the text between them is
+        replaced; a cursor on the outer side of a quote has no place.
         """
-        if not start <= self._cursor <= end:
-            return
         in_quotes = self._text[start : start + 1] in ("'", '"')
         if in_quotes:
             quote = self._text[start]
@@ -517,8 +532,8 @@ class _Reader:
             # otherwise the closing quote has not been typed yet
             if end > start and self._text[end - 1] == quote:
                 end -= 1
-            if not start <= self._cursor <= end:
-                return
+        if not start <= self._cursor <= end:
+            return
         self._outline.place = Place(
             kind=kind, path=path, start=start, end=end, in_quotes=in_quotes, in_flow=in_flow
         )

@@ -16,8 +16,8 @@ def find_folder(results: Path, name: str, *, update: bool = False) -> ResultsFol
     If the results are in an object store, ``update`` brings the copy of the sweep on this machine up to date before, as
     far as the store is available. Raises `UnknownNameError`, with a similar name as a hint, if there is no such sweep,
     and with ``update`` also `StoreError` if there is no copy and the store is unavailable, or if the update fails
-    otherwise. The name comes from an address, which anybody can type, so names with a slash or backslash, names that
-    begin with a dot or a dash, and names of more than 200 bytes are never found.
+    otherwise. The name comes from an address, which anybody can type, so names with a slash, backslash or unprintable
+    character, names that begin with a dot or a dash, and names of more than 200 bytes are never found.
     """
     is_plain = (
         bool(name)
@@ -32,6 +32,7 @@ def find_folder(results: Path, name: str, *, update: bool = False) -> ResultsFol
         _update(folder)
     if is_plain and is_any_file(folder.info, folder.log):
         return folder
+    # There is no such sweep: the error names where it was looked for, and a similar name.
     store = store_of(results)
     if store is None:
         place, known = str(results), list_names(results)
@@ -43,9 +44,10 @@ def find_folder(results: Path, name: str, *, update: bool = False) -> ResultsFol
 
 
 def _update(folder: ResultsFolder) -> None:
-    """Update the copy of a sweep in an object store; do nothing for an ordinary folder.
+    """Update the copy on this machine of a sweep in an object store; do nothing for an ordinary folder.
 
-    Raises `StoreError` if that fails. If the store is unavailable, an existing copy is left as it is, without an error.
+    Raises `StoreError` if that fails. But if the store is only unavailable, a copy with a sweep.json is left as it is,
+    without an error.
     """
     store = store_of(folder.path.parent)
     if store is None:
@@ -60,7 +62,8 @@ def _update(folder: ResultsFolder) -> None:
 def list_names(results: Path) -> list[str]:
     """Return the sorted names of the visible folders with a sweep.json in a results folder; [] if it does not exist.
 
-    Folders that this user may not look into are left out.
+    Folders whose names begin with a dot, and those that this user may not look into, are left out. Raises OSError if
+    the results folder itself cannot be listed.
     """
     if not results.is_dir():
         return []

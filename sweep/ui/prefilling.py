@@ -29,10 +29,10 @@ NOTHING = FormLines(configuration=(), parameters=(), keys=())
 
 
 def list_form_lines(standing: Standing) -> FormLines:
-    """Return the lines for the forms of a sweep in its present state, at most 100 for each form.
+    """Return the lines for the forms of a sweep in its present state, the first 100 for each form.
 
-    The configuration is that of the best trial, or has empty values if there is none yet. There are no lines if the
-    sweep file is unknown.
+    The configuration is the best one so far, without its constants, or has empty values if there is none yet. There are
+    no lines if the sweep file is unknown.
     """
     spec = standing.spec
     if spec is None:
@@ -48,7 +48,10 @@ def list_form_lines(standing: Standing) -> FormLines:
 
 
 def _list_settings(spec: Spec, params: Mapping[str, Value]) -> Iterator[str]:
-    """Yield a line ``name=value`` for each parameter in ``params`` that is not a constant in the sweep file."""
+    """Yield a line ``name=value`` for each parameter in ``params`` that is not a constant in the sweep file.
+
+    The values are in flow style, as a sweep file has them.
+    """
     for name in spec.space.varying:
         if name in params:
             yield f"{name}={flow(params[name])}"
@@ -57,11 +60,11 @@ def _list_settings(spec: Spec, params: Mapping[str, Value]) -> Iterator[str]:
 def _list_parameters(spec: Spec) -> Iterator[str]:
     """Yield a line ``name=block`` for each parameter that is not a constant.
 
-    ``block`` is its block in the sweep file, in flow style and without ``distribution: categorical``.
+    ``block`` is its block in the resolved sweep file, in flow style and without ``distribution: categorical``.
     """
-    domains = _require_mapping(spec.to_json_dict()["parameters"])
+    blocks = _require_mapping(spec.to_json_dict()["parameters"])
     for name in spec.space.varying:
-        block = dict(_require_mapping(domains[name]))
+        block = dict(_require_mapping(blocks[name]))
         if block.get("distribution") == "categorical":  # as one would write it
             del block["distribution"]
         yield f"{name}={flow(block)}"
@@ -70,15 +73,16 @@ def _list_parameters(spec: Spec) -> Iterator[str]:
 def _list_keys(spec: Spec) -> Iterator[str]:
     """Yield a line ``key=value`` for keys that may be changed and have a value, keys of the parameters first.
 
-    Left out are the keys of constant and tied parameters, ``distribution`` and ``when`` of the others, and all
-    top-level keys except ``run_cap``, ``early_terminate``, ``constraints`` and ``budget``.
+    ``key`` is a dotted path, such as ``parameters.lr.max``. Left out are the keys of constant and tied parameters,
+    ``distribution`` and ``when`` of the others, and all top-level keys except ``run_cap``, ``early_terminate``,
+    ``constraints`` and the keys of ``budget``.
     """
     content = spec.to_json_dict()
-    domains = _require_mapping(content["parameters"])
+    blocks = _require_mapping(content["parameters"])
     for parameter in spec.space.parameters:
         if isinstance(parameter.domain, Constant | Tied):
             continue
-        for key, value in _require_mapping(domains[parameter.name]).items():
+        for key, value in _require_mapping(blocks[parameter.name]).items():
             if key not in ("distribution", "when"):
                 yield f"parameters.{parameter.name}.{key}={flow(value)}"
     for key in ("run_cap", "early_terminate", "constraints"):
@@ -91,7 +95,7 @@ def _list_keys(spec: Spec) -> Iterator[str]:
 
 
 def _require_mapping(value: Value) -> Mapping[str, Value]:
-    """Return ``value``. Raises TypeError if it is not a mapping."""
+    """Return ``value`` itself. Raises TypeError if it is not a dictionary."""
     if not isinstance(value, dict):
         raise TypeError(f"{value!r} is no mapping")
     return value

@@ -17,7 +17,8 @@ def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> di
     The keys are ``command``, ``wrong`` and ``note``, with the value "" for each that does not apply. The command line
     is "" if a field has a mistake. Only adding, changing and confirming are checked beyond their fields; nothing is
     run. The note says what a confirmation would train, and, for a sweep that was submitted to a cluster, that `confirm`
-    or `retrain` trains on this machine. ``given`` and ``place`` are explained in `acts.make_arguments`.
+    or `retrain` trains on this machine; it is "" if the command would be refused. ``given`` has the values of the
+    form's fields and the ``sweep``, and ``place`` is the results folder or its URL (see `acts.make_arguments`).
     """
     submission = folder.submission
     try:
@@ -41,7 +42,8 @@ def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> di
 def _check_steering(command: str, given: Given, folder: ResultsFolder) -> None:
     """Check what a form adds (its field ``settings``) or changes (``changes``); ``command`` is ``add`` or ``change``.
 
-    Raises `SweepError` if the command would refuse it. Nothing is added or changed.
+    Each of these fields has lines ``name=value``. Raises `SweepError` if the command would refuse them for the sweep in
+    ``folder``. Nothing is added or changed.
     """
     from sweep.runner import additions, steering, steering_requests
 
@@ -56,7 +58,7 @@ def _check_steering(command: str, given: Given, folder: ResultsFolder) -> None:
 def _describe_confirming(given: Given, folder: ResultsFolder) -> str:
     """Describe the most that a confirmation would train. Raises `SweepError` if the command would refuse it.
 
-    ``given`` has the fields ``seeds``, ``finalists`` and ``budget``; empty ones have their defaults.
+    ``given`` has the fields ``seeds``, ``finalists`` and ``budget``; empty or missing ones have their defaults.
     """
     from sweep.render.plans import describe_confirming  # slow imports, for this act alone
     from sweep.runner import resuming
@@ -73,6 +75,9 @@ def _describe_confirming(given: Given, folder: ResultsFolder) -> str:
 
 
 def _read_number(given: Given, name: str) -> int | None:
-    """Return the whole number in the field ``name``; None if it is empty. Raises ValueError for any other text."""
+    """Return the whole number in the field ``name``; None if it is empty, blank or missing.
+
+    Raises ValueError for any other text.
+    """
     text = given.get(name, "").strip()
     return int(text) if text else None

@@ -47,17 +47,19 @@ class Shelf:
 
     def __init__(self, results: Path) -> None:
         self.results = results
-        self._known: dict[str, _Known] = {}
-        self._running: dict[str, FollowedSweep] = {}  # running sweeps, for their time left
+        self._known: dict[str, _Known] = {}  # rows as last made, by name
+        self._running: dict[str, FollowedSweep] = {}  # running sweeps by name, for their time left
 
     def list_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each sweep, running ones first, then those whose log was written last.
+        """Return a row for each sweep: first those that run, and otherwise those whose log was written last.
 
         A row has the keys of ``list --json`` and of `ShelfRow`; a sweep that cannot be read has the state "damaged".
-        Raises `StoreError` if the folder cannot be read or its object store is unavailable.
+        A row may be the same object as in the last call, and some seconds old. Raises `StoreError` if the folder cannot
+        be read or its object store is unavailable.
         """
         found = folders(self.results)
         rows = [self._get_row(folder) for folder in found]
+        # forgets the sweeps that are not there any more
         for name in self._known.keys() - {folder.name for folder in found}:
             del self._known[name]
             self._running.pop(name, None)
@@ -68,7 +70,8 @@ class Shelf:
     def _get_row(self, folder: ResultsFolder) -> dict[str, Any]:
         """Return the row of a sweep; it is made again only if the sweep has changed or its log was not read to the end.
 
-        Even then, the old row is returned for 5 times as long as it took to make it.
+        Even then, the old row is returned for 5 times as long as it took to make it. A running sweep has its number of
+        trials, share and time left from its log; if the log is damaged there, the row has the reason instead.
         """
         # before the row is made: what changes meanwhile is seen next time
         stamp = _fingerprint_sweep(folder)
@@ -80,14 +83,14 @@ class Shelf:
         if row["state"] == "running":
             try:
                 progress = self._estimate_progress(folder)
-            except (
-                StoreError
-            ) as error:  # the damage is in a part of its log that its tables already cover
+            # the damage is in a part of its log that its tables already cover
+            except StoreError as error:
                 row["reason"] = str(error).partition("\n")[0]
             else:
                 row |= progress
                 if not progress:
-                    stamp = ()  # the rest of its log is read next time, even if nothing is added to it
+                    # No sweep has this stamp: the rest of its log is read next time, even if nothing is added to it.
+                    stamp = ()
         else:
             self._running.pop(folder.name, None)
         took_s = time.monotonic() - now
@@ -113,9 +116,9 @@ class Shelf:
 
 
 def _fingerprint_sweep(folder: ResultsFolder) -> tuple[object, ...]:
-    """Return a value that changes when a sweep's log grows, or when the sweep starts or stops running.
+    """Return a value that changes when a sweep's log is written, or when the sweep starts or stops running.
 
-    Raises `StoreError` if its object store is unavailable.
+    Without a log, it changes when sweep.json appears. Raises `StoreError` if its object store is unavailable.
     """
     try:
         log = folder.log.stat()
@@ -125,7 +128,10 @@ def _fingerprint_sweep(folder: ResultsFolder) -> tuple[object, ...]:
 
 
 def _make_row(folder: ResultsFolder) -> dict[str, Any]:
-    """Return the row of a sweep; one with the state "damaged" and the reason if it cannot be read."""
+    """Return the row of a sweep as a new dictionary; one with the state "damaged" and the reason if it cannot be read.
+
+    Its ``left_s`` is None, and its ``share`` counts whole trials.
+    """
     try:
         summary = summarize_sweep(folder)
     except SweepError as error:
@@ -150,11 +156,11 @@ def _convert_fields_to_json(row: ShelfRow) -> dict[str, Any]:
 
 
 def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
-    """Return the fields of a row that come from the sweep file and the log; `left_s` keeps its default.
+    """Return the fields of a row that come from the sweep file and the log; ``left_s`` is None.
 
-    ``summary`` is that of the sweep. ``share`` is the fraction of the trials that have ended, so neither running nor
-    interrupted ones count. It and the number of trials are None if the sweep file cannot be read or does not fix the
-    number.
+    ``summary`` is that of the sweep. ``share`` is the fraction of all its trials that have ended, at most 1, so neither
+    running nor interrupted ones count. It and the number of trials are None if the sweep file cannot be read or does
+    not fix the number. ``written`` is in seconds since 1970; None without a log.
     """
     total = None
     try:
@@ -165,12 +171,8 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
             started = sum(summary.trials.values())
             to_come = summary.queued * spec.trials_each
             total = max(spec.all_trials + summary.fresh, started + to_come)
-    # the file was made by hand or by another version; its results can still be listed
-    except (
-        InputError,
-        StoreError,
-    ):
-        pass
+    except (InputError, StoreError):
+        pass  # the file was made by hand or by another version; its results can still be listed
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     ended = sum(
         count
@@ -185,10 +187,10 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
 
 
 def read_question(folder: ResultsFolder) -> str:
-    """Return the first line of the question at the beginning of a sweep's file, at most 200 characters.
+    """Return the first line of the question at the beginning of a sweep's file, cut after 200 characters.
 
-    It is that of the report (`list_question_lines`). Returns "" if the file begins with no comment, or there is no
-    file.
+    The question is the comment with which spec.yaml begins, as the report shows it (`list_question_lines`). Returns ""
+    if it begins with no comment, is missing or cannot be read.
     """
     try:
         with folder.spec.open(encoding="utf-8", errors="replace") as file:

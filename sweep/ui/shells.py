@@ -26,7 +26,10 @@ KINDS = {"js": "text/javascript", "css": "text/css"}
 
 @cache
 def read_file(name: str) -> bytes | None:
-    """Return the content of the script or style sheet ``name`` of the pages; None for any other name."""
+    """Return the content of the script or style sheet ``name`` of the pages; None for any other name.
+
+    A file is read only once.
+    """
     known = {*STYLES, *(script for scripts in PAGES.values() for script in scripts)}
     if name not in known:
         return None
@@ -37,14 +40,20 @@ def read_file(name: str) -> bytes | None:
 
 @cache
 def _make_file_address(name: str) -> str:
-    """Return the address of a script or style sheet, relative to the root; it changes whenever the file does."""
+    """Return the address of a script or style sheet, relative to the root; another version has another address.
+
+    So browsers may keep the file. The version is that of the first call in this process.
+    """
     digest = hashlib.sha256(read_file(name) or b"").hexdigest()[:12]
     return f"-/files/{name}?v={digest}"
 
 
 @cache
 def _make_environment() -> jinja2.Environment:
-    """Return the environment of the page templates, which escapes all values."""
+    """Return the environment of the page templates, the same one at each call.
+
+    It escapes all values, and raises an error for a value that a template uses and was not given.
+    """
     return jinja2.Environment(
         loader=jinja2.PackageLoader("sweep.ui", "page"),
         autoescape=True,
@@ -74,9 +83,9 @@ def draw_shell(page: str, title: str, *, root: str, **values: object) -> str:
 
 
 def draw_cell(script: str, **values: object) -> str:
-    """Return the HTML for the output of a notebook's cell.
+    """Return the HTML for the output of a notebook's cell, with the text ``script`` as its script.
 
-    Its ``script`` reads ``values`` from the attributes of its element.
+    The script, which is not escaped, reads ``values`` from the attributes of an element, whose id is ``values["id"]``.
     """
     return _make_environment().get_template("cell.html.jinja").render(script=script, values=values)
 
@@ -84,10 +93,10 @@ def draw_cell(script: str, **values: object) -> str:
 def draw_message(
     title: str, text: str, *, root: str, forward: str = "", after_s: int = 0, is_let_in: bool = True
 ) -> str:
-    """Return a page that shows a message; after a while, the browser is led on to ``forward``, if that is given.
+    """Return the HTML of a page that shows the message ``text``, from which the browser may be led on.
 
-    ``after_s`` is this time in seconds. ``root`` is described in `draw_shell`. A browser that is not let in gets
-    neither styles nor a link, because it could not load them.
+    If ``forward`` is an address, the browser is led on to it after ``after_s`` seconds. ``root`` is described in
+    `draw_shell`. A browser that is not let in gets neither styles nor a link to the root, which it could not load.
     """
     template = _make_environment().get_template("message.html.jinja")
     names = STYLES if is_let_in else ()

@@ -22,14 +22,15 @@ class TrainableFinder:
     """Lists trainables; a module that has not changed is not read again."""
 
     def __init__(self) -> None:
-        # time of the last change and names, by path
+        # time of the file's last change and names of its trainables, by path
         self._known: dict[Path, tuple[int, tuple[str, ...]]] = {}
 
     def list_trainables(self, folder: Path) -> dict[str, str]:
         """Return the trainables in a folder and in sweep's own package as ``module:Name``, with a note on the place.
 
-        Of the folder, the modules that `_list_modules` yields are read. Modules of more than 500,000 bytes and those
-        that are not valid are left out.
+        Those of the folder come first: of its modules and those of the folders directly in it, without tests, of which
+        at most 300 are read (see `_list_modules`). Modules that cannot be read, are not valid Python or have more than
+        500,000 bytes are left out.
         """
         found = {}
         for module, path in _list_modules(folder):
@@ -42,34 +43,30 @@ class TrainableFinder:
         return found
 
     def _list_names(self, path: Path) -> tuple[str, ...]:
-        """Return the names of the trainables in a module, from memory if its file has not changed.
+        """Return the names of the trainables in the module at ``path``, from memory if its file has not changed.
 
         There are none if it cannot be read, is not valid Python or has more than 500,000 bytes.
         """
         try:
             facts = path.stat()
-            known = self._known.get(path)
-            if known is not None and known[0] == facts.st_mtime_ns:
-                return known[1]
+            known_stamp, known_names = self._known.get(path, (None, ()))
+            if known_stamp == facts.st_mtime_ns:
+                return known_names
             names: tuple[str, ...] = ()
             if facts.st_size <= LARGEST:
                 names = tuple(find_trainables(path.read_text(encoding="utf-8")))
-        # not kept: a file that is being edited may be valid in a moment
-        except (
-            OSError,
-            ValueError,
-            SyntaxError,
-        ):
-            return ()
+        except (OSError, ValueError, SyntaxError):
+            return ()  # not kept: a file that is being edited may be valid in a moment
         self._known[path] = facts.st_mtime_ns, names
         return names
 
 
 def _list_modules(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the name and the path of each module in a folder and in the folders directly in it.
+    """Yield the dotted name and the path of each module in a folder and in the folders directly in it.
 
-    At most 300 files are looked at, including those that are left out: tests, files whose path is no name of a module,
-    modules with names such as ``__init__``, and the modules and folders directly in it with a name in `APART`.
+    Modules in the folder come first, each group sorted by path. Left out are tests, files whose path is no name of a
+    module, modules and folders with names such as ``__init__``, and those directly in the folder with a name in
+    `APART`. At most 300 files are looked at, including those.
     """
     paths = [*sorted(folder.glob("*.py")), *sorted(folder.glob("*/*.py"))]
     for path in paths[:MOST_FILES]:
@@ -86,8 +83,9 @@ def _list_our_modules() -> Iterator[tuple[str, Path]]:
     Modules of its subpackages are left out. Yields nothing if the package is not installed.
     """
     spec = importlib.util.find_spec(OURS)
-    # None twice: the package is not installed, or it is a module without a folder.
-    for place in (spec.submodule_search_locations if spec is not None else None) or ():
+    if spec is None or spec.submodule_search_locations is None:  # not installed, or no package
+        return
+    for place in spec.submodule_search_locations:
         for path in sorted(Path(place).glob("*.py")):
             if not path.stem.startswith("_") and path.stem not in INNER:
                 yield f"{OURS}.{path.stem}", path
@@ -96,10 +94,10 @@ def _list_our_modules() -> Iterator[tuple[str, Path]]:
 def find_trainables(text: str) -> Iterator[str]:
     """Yield the names of the trainables in the text of a module, other than those that begin with an underscore.
 
-    They are the functions with two parameters of which the second is ``report``, and the classes for which
-    `_is_trainable_class` returns True. It is called with `KerasTrainable`, the trainable classes found further up, and
-    all names imported from the package `trainables`. Only definitions at the top level of the module count. Raises
-    `SyntaxError` if the text is not Python.
+    They are the functions with two parameters of which the second is ``report``, and two kinds of classes: those
+    derived from `KerasTrainable`, from a trainable class further up or from a name imported from the package
+    `trainables`, and those with any base class that define both ``data`` and ``model``. Only definitions at the top
+    level of the module count. Raises `SyntaxError` if the text is not Python, and ValueError if it has a null byte.
     """
     # names of trainables so far: those defined above or imported from sweep's own package
     classes = {BASE}
@@ -119,7 +117,7 @@ def find_trainables(text: str) -> Iterator[str]:
 def _is_trainable_class(node: ast.ClassDef, classes: set[str]) -> bool:
     """Return whether a class is derived from one of the names ``classes``, or has any base and both of `METHODS`.
 
-    Only methods that the class itself defines count.
+    Of a base such as ``module.Name``, only the last part is compared. Only methods that the class itself defines count.
     """
     bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
     methods = {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}

@@ -85,30 +85,32 @@ class TrialDocument:
 def read_trials(
     folder: ResultsFolder, numbers: tuple[int, ...], events: Mapping[int, tuple[EventFacts, ...]]
 ) -> tuple[TrialDocument, dict[str, object]]:
-    """Return the facts about the trials ``numbers``, and the data for the curves that the report's scripts draw.
+    """Return the facts about the trials ``numbers``, in this order, and the data for the report's scripts.
 
-    ``events`` has the events of these trials, by number, that have been read so far. Raises `UnknownNameError` if there
-    is no such trial, and `StoreError` if the sweep is damaged.
+    The scripts draw the curves of these trials from the data, which are in the form of a report's. ``events`` has the
+    descriptions of events to include, by trial number; a trial may be missing. Raises `UnknownNameError` if one of the
+    trials does not exist, and `StoreError` if the sweep is damaged.
     """
     from sweep.render.report.page_data import trials_document
     from sweep.store import reading
 
     tables = reading.read_tables(folder)
     sweep = make_sweep(folder, tables)
-    by_number = {trial.trial: at for at, trial in enumerate(sweep.trials)}
+    rows = {trial.trial: row for row, trial in enumerate(sweep.trials)}  # by trial number
     for number in numbers:  # all are checked before anything is read for one
-        if number not in by_number:
-            raise folder.make_no_trial_error(number, by_number.keys())
+        if number not in rows:
+            raise folder.make_no_trial_error(number, rows.keys())
     found = []
     for number in numbers:
-        row = by_number[number]
+        row = rows[number]
+        columns = _read_row(tables, row)
         found.append(
-            _describe_trial(
-                folder, sweep.trials[row], _read_row(tables, row), events.get(number, ())
-            )
+            _describe_trial(folder, sweep.trials[row], columns, events.get(number, ()))
         )
-    chosen = tuple(sweep.trials[by_number[number]] for number in numbers)
-    shown = dataclasses.replace(sweep, trials=chosen)
+    # the sweep as if it had only these trials
+    shown = dataclasses.replace(
+        sweep, trials=tuple(sweep.trials[rows[number]] for number in numbers)
+    )
     curves = _read_curves(tables, shown)
     document = TrialDocument(
         sweep=folder.name,
@@ -122,7 +124,8 @@ def read_trials(
 def _read_curves(tables: Tables, sweep: Sweep) -> Curves:
     """Return the curves of all metrics of the trials in ``sweep``, with about 40,000 points together.
 
-    If there are more, epochs are left out; those with the extremes of the first objective stay.
+    If there are more, epochs are left out; those with the extremes of the first objective stay. The metrics of the
+    sweep's objectives come first.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -141,7 +144,7 @@ def _read_curves(tables: Tables, sweep: Sweep) -> Curves:
 
 
 def _read_row(tables: Tables, row: int) -> dict[str, Value]:
-    """Return by name the columns of the trial in row ``row`` that are not empty."""
+    """Return the values of the trial in row ``row`` of trials.parquet, by column, without nulls."""
     from sweep.store import reading
 
     one = tables.trials.slice(row, 1)
@@ -154,10 +157,10 @@ def _describe_trial(
 ) -> TrialFacts:
     """Return the facts about one trial.
 
-    ``row`` has its columns that are not empty, ``events`` the descriptions of its events. Its output is read from the
-    log.
+    ``row`` has its values in trials.parquet by column, without nulls, and ``events`` are the descriptions of its
+    events. Its output is read from the log.
     """
-    words = ["--trial", str(trial.trial)]
+    words = ["--trial", str(trial.trial)]  # of its command lines
     return TrialFacts(
         trial=trial.trial,
         status=trial.status.value,
@@ -183,24 +186,30 @@ def _describe_trial(
 
 
 def _is_fact(name: str) -> bool:
-    """Return whether the column ``name`` is listed among a trial's other facts."""
+    """Return whether the column ``name`` is listed among a trial's other facts.
+
+    It is unless the page shows it elsewhere, as it does with parameters, metrics, parts of the overhead and the columns
+    in `ELSEWHERE`.
+    """
     prefixes = ("param.", "metric.", "best.", "test.", "overhead.")
     return name not in ELSEWHERE and not name.startswith(prefixes)
 
 
 def _convert_to_json(value: Value) -> Value:
-    """Convert a value to one that JSON can represent; times and other types become text."""
-    return (
-        value
-        if value is None or isinstance(value, bool | int | float | str | list | dict)
-        else str(value)
-    )
+    """Convert a value to one that JSON can represent; times and other types become text.
+
+    Lists and dictionaries are returned as they are, whatever is in them.
+    """
+    if value is None or isinstance(value, bool | int | float | str | list | dict):
+        return value
+    return str(value)
 
 
 def _list_times(row: Mapping[str, Value]) -> tuple[TimePart, ...]:
-    """Return the parts of a trial's duration that took time: training first, then the others, longest first.
+    """Return the parts of a trial's duration that took time: "training" first, then the others, longest first.
 
-    Overhead of more than 1 ms that no column explains becomes the part "wait".
+    The others are the columns ``overhead.NAME_s`` of ``row``, under the name ``NAME``. What is left of ``overhead_s``
+    becomes the part "wait", if it is more than 1 ms. ``row`` has the trial's values by column.
     """
     parts = []
     measured = 0.0

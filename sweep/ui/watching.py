@@ -72,7 +72,7 @@ class News:
     def wake_all(self) -> None:
         """Wake all tasks that are waiting; a task that begins to wait later waits for the next call."""
         self._changed.set()
-        self._changed = asyncio.Event()
+        self._changed = asyncio.Event()  # not yet set, for later tasks
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait for the next change; return whether one came within ``timeout_s`` seconds."""
@@ -95,7 +95,10 @@ class Reading:
         self._is_closed = False
 
     async def prepare(self) -> None:
-        """Call `import_libraries` in a thread, at the first call; wait until that is done."""
+        """Call `import_libraries` in a thread, at the first call; wait until that is done.
+
+        If it fails, its exception is raised, also by all later calls.
+        """
         if self._ready is None:
             self._ready = asyncio.get_running_loop().run_in_executor(
                 self._threads, import_libraries
@@ -123,7 +126,7 @@ class Reading:
 
 
 def import_libraries() -> None:
-    """Import the packages that reading needs, which takes seconds."""
+    """Import the packages that reading needs, which takes seconds at the first call."""
     import sweep.render.report
     import sweep.searchers.optuna_study
     import sweep.store.reading  # noqa: F401  # imported for what comes later
@@ -144,7 +147,8 @@ class KeptUpToDate(ABC):
     async def keep_up_to_date(self) -> AsyncIterator[None]:
         """Count a browser inside the block; while there is one, the state is read repeatedly in a task.
 
-        Errors of reading are not raised here: `problem` says why it fails.
+        The block begins at once, before the state is read. Errors of reading are not raised here: `problem` says why it
+        fails. After the last block, the task ends when its pause is over.
         """
         self.browsers += 1
         if self._task is None or self._task.done():
@@ -161,7 +165,10 @@ class KeptUpToDate(ABC):
         return self.browsers == 0 and time.monotonic() - self._left > FORGET_S
 
     async def _read_repeatedly(self) -> None:
-        """Read the state and pause, until no browser is left; show errors to the browsers and go on."""
+        """Read the state and pause, until no browser is left; show errors to the browsers and go on.
+
+        After an error, the pause is `IDLE_LOOK_S`.
+        """
         while self.browsers:
             pause_s = IDLE_LOOK_S
             try:
@@ -184,7 +191,7 @@ class KeptUpToDate(ABC):
             self._wake_browsers()
 
     def _wake_browsers(self) -> None:
-        """Wake the requests that wait for a change."""
+        """Wake the requests that wait for a change of the state or its problem."""
         self.news.wake_all()
 
 
@@ -201,13 +208,15 @@ class Watch(KeptUpToDate):
         self.report_problem = ""  # why the latest report could not be made
         self._reading = reading
         self._report_task: asyncio.Task[None] | None = None
+        # times by the monotonic clock: when a report may begin again, and when the facts were last sent
         self._report_due = 0.0
-        self._told = 0.0
+        self._facts_sent = 0.0
 
     async def _read_once(self) -> float:
         """Read the next part of the log, update the state, and start a report if one is due.
 
-        Returns the seconds to pause.
+        Returns the seconds to pause before the next call, which are nearly 0 as long as there is more to read. Browsers
+        are woken if something has changed, and every 5 seconds while the sweep runs.
         """
         if self.sweep is None:
             self.sweep = await self._reading.run(FollowedSweep, self.folder)
@@ -216,25 +225,25 @@ class Watch(KeptUpToDate):
         changed = await self._reading.run(sweep.read_on)
         now = time.monotonic()
         if sweep.running != was_running:
-            self._report_due = now  # its report says something else from now on
+            self._report_due = now  # at once: its report says something else from now on
         if sweep.replaced != was_replaced:
             self.report = None  # it is about another log
         # the time left changes without any event
-        is_due = sweep.running and now - self._told > TICK_S
+        is_due = sweep.running and now - self._facts_sent > TICK_S
         # a problem is over if the look has succeeded
         if changed or not self.facts or is_due or self.problem:
-            self._told = now
+            self._facts_sent = now
             self.facts = encode_line(await self._reading.run(sweep.describe))
             self.facts_version += 1
             self.problem = ""
             self._wake_browsers()
         self._renew_report()
-        if sweep.is_behind and (self.report is not None or sweep.lines.end < SMALL_BYTES):
-            return 0.01  # nothing else waits: read the next part at once
-        # of a large log, the report comes first
-        if sweep.is_behind and self.report is None and self._is_reporting:
-            return IDLE_LOOK_S
-        if sweep.is_behind or sweep.running:
+        if sweep.is_behind:
+            if self.report is not None or sweep.lines.end < SMALL_BYTES:
+                return 0.01  # nothing else waits: read the next part at once
+            # of a large log, the report comes first
+            return IDLE_LOOK_S if self._is_reporting else LOOK_S
+        if sweep.running:
             return LOOK_S
         return IDLE_LOOK_S if self.folder.store is None else AFAR_LOOK_S
 
@@ -244,9 +253,9 @@ class Watch(KeptUpToDate):
         return self._report_task is not None and not self._report_task.done()
 
     def _renew_report(self) -> None:
-        """Start to make a new report if the last one is outdated and the least pause has passed.
+        """Start a task that makes a new report if the last one is outdated and the least pause has passed.
 
-        While a small log has not been read to its end, or a report is being made, do nothing.
+        While a log of less than 4 megabytes has not been read to its end, or a report is being made, do nothing.
         """
         sweep = self.sweep
         if sweep is None or self._is_reporting:
@@ -265,7 +274,8 @@ class Watch(KeptUpToDate):
     async def _make_report(self) -> None:
         """Make a report in a thread and wake the requests that wait for it; an error becomes `report_problem`.
 
-        The next report is due after 5 times the CPU time that this one took, but at least a second.
+        After an error, the last report stays. The next report is due after 5 times the CPU time that this one took, but
+        at least a second.
         """
         cost_s = 0.0
         try:
@@ -286,7 +296,7 @@ class Watch(KeptUpToDate):
 def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveReport:
     """Return a report on the present state of a sweep. Raises `StoreError` if it cannot be read.
 
-    ``sweep`` knows the lines of the log; without it, the report covers 0 lines.
+    ``sweep`` knows the lines of the log; without it, or without a log, the report is said to cover 0 lines.
     """
     from sweep.render import report  # the first import takes seconds
 
@@ -299,7 +309,10 @@ def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveRepor
     if sweep is not None and folder.log.exists():
         line = sweep.lines.find_line(found.log_bytes)
     content = encode_report(line, found)
-    return LiveReport(line, content, time.thread_time() - began, running, replaced)
+    cost_s = time.thread_time() - began
+    return LiveReport(
+        line=line, content=content, cost_s=cost_s, running=running, replaced=replaced
+    )
 
 
 def make_comparison(folders: Sequence[ResultsFolder]) -> bytes:
@@ -315,7 +328,8 @@ def make_comparison(folders: Sequence[ResultsFolder]) -> bytes:
 def encode_report(line: int, found: Any) -> bytes:
     """Return a report as JSON in ASCII; ``line`` is the number of lines of the log that it covers.
 
-    The keys are ``line``, ``html`` and ``data``. ``found`` is what `report.sections` returns.
+    The keys are ``line``, ``html`` and ``data``. ``found`` is what `report.sections` returns, whose ``html`` and
+    ``data`` are taken.
     """
     from sweep.render.report.page_data import as_json
 
@@ -327,13 +341,16 @@ class ShelfWatch(KeptUpToDate):
 
     def __init__(self, results: Path, reading: Reading) -> None:
         super().__init__("the results folder")
-        self.content = ""
-        self.version = 0
+        self.content = ""  # as JSON; "" before the first look
+        self.version = 0  # grows with each change of the content or the problem
         self._shelf = Shelf(results)
         self._reading = reading
 
     async def _read_once(self) -> float:
-        """Read the list, wake the browsers if it has changed, and return the seconds to pause."""
+        """Read the list, wake the browsers if it has changed, and return the seconds to pause.
+
+        They are at least 2, and 5 times as long as the reading took.
+        """
         began = time.monotonic()
         content = encode_line(await self._reading.run(self._shelf.list_rows))
         if content != self.content or self.problem:
@@ -343,6 +360,7 @@ class ShelfWatch(KeptUpToDate):
         return max(IDLE_LOOK_S, REST * (time.monotonic() - began))
 
     def _wake_browsers(self) -> None:
+        """Increase `version` and wake the requests that wait for a change."""
         self.version += 1
         super()._wake_browsers()
 
@@ -355,9 +373,9 @@ class Watches:
         self._watches: dict[str, Watch] = {}
 
     def find(self, folder: ResultsFolder) -> Watch:
-        """Return the watch of a sweep by its name, which is created if necessary.
+        """Return the watch of the sweep with the folder's name, which is created if necessary; it reads nothing yet.
 
-        Drops the watches that no browser has shown for two minutes.
+        Before, all watches that no browser has shown for two minutes are dropped.
         """
         # The names are listed first, because a mapping must not change while it is gone through.
         for name in [name for name, watch in self._watches.items() if watch.is_forgotten]:
