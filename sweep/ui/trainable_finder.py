@@ -45,7 +45,8 @@ class TrainableFinder:
     def _list_names(self, path: Path) -> tuple[str, ...]:
         """Return the names of the trainables in the module at ``path``, from memory if its file has not changed.
 
-        There are none if it cannot be read, is not valid Python or has more than 500,000 bytes.
+        There are none if it cannot be read, is not valid Python, is too deeply nested for Python's parser or has more
+        than 500,000 bytes.
         """
         try:
             facts = path.stat()
@@ -55,7 +56,8 @@ class TrainableFinder:
             names: tuple[str, ...] = ()
             if facts.st_size <= LARGEST:
                 names = tuple(find_trainables(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, SyntaxError):
+        # Python raises the last two for expressions of thousands of terms.
+        except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
             return ()  # not kept: a file that is being edited may be valid in a moment
         self._known[path] = facts.st_mtime_ns, names
         return names
@@ -97,7 +99,8 @@ def find_trainables(text: str) -> Iterator[str]:
     They are the functions with two parameters of which the second is ``report``, and two kinds of classes: those
     derived from `KerasTrainable`, from a trainable class further up or from a name imported from the package
     `trainables`, and those with any base class that define both ``data`` and ``model``. Only definitions at the top
-    level of the module count. Raises `SyntaxError` if the text is not Python, and ValueError if it has a null byte.
+    level of the module count. Raises `SyntaxError` if the text is not Python, and RecursionError or MemoryError if it
+    is too deeply nested for Python's parser.
     """
     # names of trainables so far: those defined above or imported from sweep's own package
     classes = {BASE}

@@ -34,7 +34,18 @@ def test_classes_and_functions_are_told_from_others() -> None:
     assert list(find_trainables(MODULE)) == ["Mine", "Wider", "Widest", "train"]
 
 
-@pytest.mark.parametrize("text", ["def (", "\x00", "class A(B): ..."])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def (",
+        "\x00",
+        "class A(B): ...",
+        # A table that was written by a program: too deep for the parser.
+        f"x = {' + '.join(['1'] * 20_000)}\ndef train(hp, report): ...",
+        f"x = {'-' * 20_000}1\ndef train(hp, report): ...",
+    ],
+    ids=["unfinished", "null byte", "unknown base", "many terms", "many signs"],
+)
 def test_what_is_no_trainable_is_left_out(tmp_path: Path, text: str) -> None:
     (tmp_path / "odd.py").write_text(text)
     assert not [
