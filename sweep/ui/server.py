@@ -158,7 +158,8 @@ async def _end_streams(app: web.Application) -> None:
 async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse requests that are not allowed, turn errors into answers, and add the security headers.
 
-    Errors other than HTTP's and sweep's pass, and are answered with the status 500.
+    Errors of HTTP and `SweepError` get the answer of `_refuse`. All others pass, and aiohttp answers with the status
+    500, without these headers.
     """
     try:
         answer = await _answer_request(request, handler)
@@ -180,24 +181,24 @@ async def _answer_request(request: web.Request, handler: Handler) -> web.StreamR
     secrets = request.app[PAGE].access
     asked = _describe_request(request)
     refusal = access.find_refusal_of_method_or_size(asked)
-    # Before the host is checked: a pass makes the host of a notebook's proxy known.
-    if refusal is None and secrets.frames is not None and _brings_pass(request):
-        return _answer_pass(request, request.query["pass"], secrets.frames)
-    refusal = refusal or access.find_refusal_of_host(asked, secrets)
-    token = request.query.get("token")
-    # Before the cookie is checked, because a token is what brings it.
-    if refusal is None and token is not None and request.method == "GET":
-        return _exchange_token(request, token)
-    refusal = refusal or access.find_refusal(asked, secrets)
-    if (
-        refusal is None
-        and request.method == "POST"
-        and secrets.read_only
-        and request.path not in READING_POSTS
-    ):
-        refusal = Refusal(403, "this page was started with --read-only")
     if refusal is not None:
         return _refuse(request, refusal)
+    # Before the host is checked: a pass makes the host of a notebook's proxy known.
+    if secrets.frames is not None and _brings_pass(request):
+        return _answer_pass(request, request.query["pass"], secrets.frames)
+    refusal = access.find_refusal_of_host(asked, secrets)
+    if refusal is not None:
+        return _refuse(request, refusal)
+    # Before the cookie is checked, because a token is what brings it.
+    token = request.query.get("token")
+    if token is not None and request.method == "GET":
+        return _exchange_token(request, token)
+    refusal = access.find_refusal(asked, secrets)
+    if refusal is not None:
+        return _refuse(request, refusal)
+    changes_something = request.method == "POST" and request.path not in READING_POSTS
+    if secrets.read_only and changes_something:
+        return _refuse(request, Refusal(403, "this page was started with --read-only"))
     return await handler(request)
 
 
@@ -215,16 +216,20 @@ def _describe_request(request: web.Request) -> Asked:
 
 
 def _name_cookie(request: web.Request) -> str:
-    """Return the name of the cookie. It contains the port, because browsers send the cookies of all ports of a host."""
+    """Return the name of the cookie that lets a browser in.
+
+    It contains the port in the header Host (80 if there is none), because browsers send the cookies of all ports of a
+    host.
+    """
     port = request.headers.get("Host", "").rpartition(":")[2]
     return f"sweep_ui_{port if port.isdecimal() else 80}"
 
 
 def _exchange_token(request: web.Request, token: str) -> web.Response:
-    """Answer an address that contains the token: set the cookie, and lead on to the address without the token.
+    """Answer an address that contains a token: set the cookie, and lead on to the address without the token.
 
-    A wrong token is refused. The answer is a page that leads on. With a redirect, browsers would not send a strict
-    cookie if the page of another program has led here.
+    A wrong token is refused with the status 403. The answer is a page that leads on. With a redirect, browsers would
+    not send a strict cookie if the page of another program has led here.
     """
     secrets = request.app[PAGE].access
     if not access.is_same(token, secrets.token):
@@ -247,17 +252,18 @@ def _exchange_token(request: web.Request, token: str) -> web.Response:
 
 
 def _brings_pass(request: web.Request) -> bool:
-    """Return whether a request comes with a pass from a notebook, valid or not."""
+    """Return whether a request comes with a pass from a notebook, valid or not: a GET of ``/`` or ``/-/here``."""
     return request.method == "GET" and request.path in ("/", "/-/here") and "pass" in request.query
 
 
 def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Response:
     """Answer a request that brings the pass ``given``: set the cookie for the frame of a notebook's cell.
 
-    The answer is a page that leads on to the sweep in the query ``sweep``, and the pages around the frame may show
-    this server's pages from now on. At ``/-/here``, only confirm to the cell's script that this server can be reached.
-    A pass that is invalid, or that was used in another browser, is refused, and so is a frame inside pages whose
-    origins are not valid or that are too many.
+    The answer is a page that leads on to the sweep in the query ``sweep``, or to the list of sweeps without one. From
+    now on, the pages around the frame, whose origins are in the query, may show this server's pages. A pass that is
+    invalid, or that was used in another browser, is refused, and so is a frame inside pages whose origins are not valid
+    or that are too many. At ``/-/here``, only confirm to the cell's script, with the status 204, that the pass is valid
+    and this server can be reached.
     """
     secrets = request.app[PAGE].access
     if not access.is_pass(given, secrets.token):
@@ -268,6 +274,7 @@ def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Respon
         # The script runs in the notebook's page, whose origin is not known here.
         return web.Response(status=204, headers={"Access-Control-Allow-Origin": "*"})
     forward = f"./{quote(request.query.get('sweep', ''), safe='')}"
+    # still without the cookie, which a browser that has it need not get again
     answer = _make_html_answer(
         shells.draw_message(
             "sweep", "Opening the page ...", root=_find_root(request), forward=forward
@@ -311,8 +318,9 @@ def _refuse(
 ) -> web.Response:
     """Return the answer to a request that is refused: an error document for a script, a page for a person.
 
-    A page is sent for a GET of one of `PAGES`, or of an address without ``/-/`` and ``.json``. ``error`` is the error
-    that the document describes; by default, it has the reason of ``refusal``.
+    A page is sent for a GET or HEAD of one of `PAGES`, or of an address that has no ``/-/`` and does not end in
+    ``.json``. Both have the status of ``refusal``. ``error`` is the error that the document describes; by default, it
+    has the reason of ``refusal``.
     """
     is_page = request.path in PAGES or not (request.path.endswith(".json") or "/-/" in request.path)
     if is_page and request.method in ("GET", "HEAD"):
@@ -335,7 +343,7 @@ def _make_html_answer(text: str) -> web.Response:
 
 
 def _make_json_answer(content: object) -> web.Response:
-    """Return an answer with ``content``, which may be or contain records, as a JSON document."""
+    """Return an answer with ``content``, which may be or contain records, as a JSON document (see `encode_line`)."""
     return web.Response(text=encode_line(content), content_type="application/json")
 
 
@@ -343,12 +351,15 @@ def _make_json_answer(content: object) -> web.Response:
 
 
 def _open_folder(request: web.Request, name: str) -> ResultsFolder:
-    """Return the folder of the sweep ``name``. Raises `UnknownNameError` if there is none."""
+    """Return the folder of the sweep ``name``; of a sweep in an object store, the copy here, which is not updated.
+
+    Raises `UnknownNameError` if there is none.
+    """
     return find_folder(request.app[PAGE].results, name)
 
 
 def _draw_page(request: web.Request, page: str, title: str, **values: object) -> web.Response:
-    """Return an answer with the HTML frame of a page, whose scripts read ``values``.
+    """Return an answer with the HTML frame of a page, whose scripts read ``values`` and whether it is read-only.
 
     ``page`` is one of `shells.PAGES`.
     """
@@ -360,7 +371,10 @@ def _draw_page(request: web.Request, page: str, title: str, **values: object) ->
 
 
 def _find_root(request: web.Request) -> str:
-    """Return the relative address of ``/`` from a page; it also works behind a proxy that adds a path."""
+    """Return the relative address of ``/`` from the page of a request, such as ``../``, or ``./`` directly below it.
+
+    It also works behind a proxy that adds a path.
+    """
     # Relative to `/a/b`, the root is one folder up: the last part of an address is no folder.
     return "../" * (request.rel_url.raw_path.count("/") - 1) or "./"
 
@@ -396,7 +410,7 @@ async def _send_list(request: web.Request) -> web.Response:
 async def _show_sweep(request: web.Request) -> web.Response:
     """Show the page of a sweep; until the expected sweep has begun, a page that loads itself again every second.
 
-    Raises `UnknownNameError` for any other name without a sweep.
+    The expected sweep is `Page.expected`. Raises `UnknownNameError` for any other name without a sweep.
     """
     name = request.match_info["name"]
     try:
@@ -416,7 +430,10 @@ async def _show_sweep(request: web.Request) -> web.Response:
 
 
 async def _send_status(request: web.Request) -> web.Response:
-    """Send what ``status --json`` prints. Raises `UnknownNameError`, or `StoreError` if the sweep is damaged."""
+    """Send what ``status --json`` prints for a sweep.
+
+    Raises `UnknownNameError` if there is no such sweep, and `StoreError` if it is damaged.
+    """
     from sweep.documents.status import describe_status  # a slow import, for programs alone
 
     folder = _open_folder(request, request.match_info["name"])
@@ -480,9 +497,10 @@ OUTPUT_BYTES = 20_000  # bytes at the end of a file that are sent
 
 
 def _read_outputs(folder: ResultsFolder) -> list[dict[str, str]]:
-    """Return the last 20,000 bytes of the files that the driver, Ray and TensorFlow have printed to, as texts.
+    """Return the last 20,000 bytes of each file that the driver, Ray or TensorFlow has printed to, as texts.
 
-    The keys of each are ``file``, its name, and ``text``. Missing files are left out.
+    The keys of each are ``file``, its name, and ``text``, without terminal colours. Files that are missing or cannot be
+    read are left out.
     """
     found = []
     for name in ("driver.log", folder.debug_log.name):
@@ -495,7 +513,10 @@ def _read_outputs(folder: ResultsFolder) -> list[dict[str, str]]:
 
 
 async def _show_trial(request: web.Request) -> web.Response:
-    """Show the page of a trial of an existing sweep; the trial itself is not looked for."""
+    """Show the page of a trial of a sweep; the trial itself is not looked for.
+
+    Raises `UnknownNameError` if there is no such sweep.
+    """
     name, trial = request.match_info["name"], request.match_info["trial"]
     _open_folder(request, name)
     return _draw_page(request, "trial", f"{name} · trial {trial}", sweep=name, trial=trial)
@@ -504,8 +525,10 @@ async def _show_trial(request: web.Request) -> web.Response:
 async def _send_trial(request: web.Request) -> web.Response:
     """Send the facts about a trial, and about the trial in the query ``beside`` that it is compared with.
 
-    The keys are ``trial`` and ``data``, the data for the curves. If ``beside`` is not a number, it is ignored. Only the
-    events that were read so far for open pages are sent. Raises `UnknownNameError` if there is no such trial.
+    The keys are ``trial``, with the facts about both, and ``data``, the data for the curves. If ``beside`` is not a
+    number of at most 9 digits, it is ignored. Only the events that were read so far for open pages are sent. Raises
+    `UnknownNameError` if there is no such sweep or one of the trials does not exist, and `StoreError` if the sweep is
+    damaged.
     """
     from sweep.render.report.page_data import as_json
 
@@ -526,9 +549,10 @@ async def _send_trial(request: web.Request) -> web.Response:
 
 
 def _list_compared(request: web.Request) -> list[ResultsFolder]:
-    """Return the folders of the sweeps that the queries ``sweep`` of a request name, each once.
+    """Return the folders of the sweeps that the queries ``sweep`` of a request name, each once, in their order.
 
-    Raises `InputError` unless they name 2 to 20 different sweeps, and `UnknownNameError` if there is no such sweep.
+    Raises `InputError` unless they have 2 to 20 different names, and `UnknownNameError` if one of the sweeps does not
+    exist.
     """
     names = [*dict.fromkeys(request.query.getall("sweep", []))]
     if not 1 < len(names) <= MOST_COMPARED:
@@ -575,23 +599,30 @@ async def _open_stream(request: web.Request) -> web.StreamResponse:
 async def _send_event(
     stream: web.StreamResponse, event: str, data: str, number: int | None = None
 ) -> None:
-    """Send the event ``event`` with the text ``data``; a browser that reconnects sends back the last ``number``."""
+    """Send the server-sent event ``event`` with the text ``data``, which may have several lines.
+
+    ``number`` is its id, if it has one: a browser that reconnects sends back the last one as ``Last-Event-ID``. Raises
+    `ConnectionError` if the browser has left.
+    """
     head = "" if number is None else f"id: {number}\n"
     body = "".join(f"data: {line}\n" for line in data.split("\n"))
     await stream.write(f"event: {event}\n{head}{body}\n".encode())
 
 
 async def _stream_list(request: web.Request) -> web.StreamResponse:
-    """Send the list of sweeps and the problem of reading it, now and whenever they change, until the browser leaves."""
+    """Send the list of sweeps and the problem of reading it, once they have been read and whenever they change.
+
+    They are the events ``shelf`` and ``problem``. Returns when the browser leaves or the server ends.
+    """
     page = request.app[PAGE]
     shelf = page.shelf
     stream = await _open_stream(request)
-    sent = 0
+    sent_version = 0
     with suppress(ConnectionError):  # raised by a write after the browser has left
         async with shelf.keep_up_to_date():
             while not page.ends.is_set():
-                if shelf.version != sent:
-                    sent = shelf.version
+                if shelf.version != sent_version:
+                    sent_version = shelf.version
                     await _send_event(stream, "shelf", shelf.content)
                     await _send_event(stream, "problem", json.dumps(shelf.problem))
                 if not await _wait_for_news(page, shelf.news.wait(KEEP_ALIVE_S)):
@@ -600,7 +631,10 @@ async def _stream_list(request: web.Request) -> web.StreamResponse:
 
 
 async def _stream_nothing(request: web.Request) -> web.StreamResponse:
-    """Keep a stream without events open as long as a page is, so that the server does not end in the meantime."""
+    """Keep a stream without events open as long as a page is, so that the server does not end in the meantime.
+
+    Until then, the page counts as one of `Page.quiet_pages`.
+    """
     page = request.app[PAGE]
     stream = await _open_stream(request)
     page.quiet_pages += 1
@@ -617,9 +651,10 @@ async def _stream_nothing(request: web.Request) -> web.StreamResponse:
 
 
 async def _wait_for_news(page: Page, news: Awaitable[bool]) -> bool:
-    """Wait for a change or the end of the server.
+    """Wait for a change or the end of the server, whichever comes first.
 
-    Returns False if ``news`` ends without a change, and True at a change or when the server shuts down.
+    ``news`` waits for the change, and gives False if none came in time (see `News.wait`). Returns False then, and True
+    at a change or when the server shuts down.
     """
     waiting = asyncio.ensure_future(news)
     ends = asyncio.ensure_future(page.ends.wait())
@@ -635,14 +670,14 @@ async def _stream_sweep(request: web.Request) -> web.StreamResponse:
     """Send new lines of the log, the state, problems of reading and a notice of each new report, as server-sent events.
 
     Returns when the browser leaves or the server ends. The first line is the one after the number in the header
-    ``Last-Event-ID`` or the query ``after``; without either, the next new one.
+    ``Last-Event-ID`` or else the query ``after``; without a number there, the next new one. Raises `UnknownNameError`
+    if there is no such sweep.
     """
     page, watch = request.app[PAGE], _find_watch(request)
     after = request.headers.get("Last-Event-ID", request.query.get("after", ""))
+    last_line = int(after) if after.isdecimal() and len(after) < 16 else None
     stream = await _open_stream(request)
-    reader = _StreamReader(
-        watch, stream, int(after) if after.isdecimal() and len(after) < 16 else None
-    )
+    reader = _StreamReader(watch, stream, last_line)
     with suppress(ConnectionError):  # raised by a write after the browser has left
         async with watch.keep_up_to_date():
             while not page.ends.is_set():
@@ -659,15 +694,18 @@ class _StreamReader:
         self._watch, self._stream = watch, stream
         # last line of the log that the browser has; None: the last one at the first look
         self._line = line
-        self._facts = 0
-        self._report: tuple[int, int, bool] | None = None
+        # what was sent last
+        self._facts_version = 0
+        self._report_key: tuple[int, int, bool] | None = None
         self._problem = ""
+        # how often the log had been replaced at the last look; None before the first one
         self._replaced: int | None = None
 
     async def send_news(self, reading: Reading) -> None:
         """Send the browser the problem, log lines and state that are new since the last call, as events.
 
-        Of a new report, only the number of lines of the log that it covers is sent.
+        Of a new report, only the number of lines of the log that it covers is sent. Before the sweep was read for the
+        first time, only a problem is sent. Raises `ConnectionError` if the browser has left.
         """
         watch = self._watch
         problem = watch.problem or watch.report_problem
@@ -677,11 +715,11 @@ class _StreamReader:
         if watch.sweep is None:
             return
         await self._send_log(reading)
-        if watch.facts_version != self._facts:
-            self._facts = watch.facts_version
+        if watch.facts_version != self._facts_version:
+            self._facts_version = watch.facts_version
             await _send_event(self._stream, "facts", watch.facts)
-        if watch.report is not None and watch.report.key != self._report:
-            self._report = watch.report.key
+        if watch.report is not None and watch.report.key != self._report_key:
+            self._report_key = watch.report.key
             await _send_event(self._stream, "report", str(watch.report.line))
 
     async def _send_log(self, reading: Reading) -> None:
@@ -694,12 +732,11 @@ class _StreamReader:
         if sweep is None:
             return
         lines = sweep.lines
-        # The browser may also have more lines than there are, of a log that was replaced while it was not connected.
-        is_another = (
-            self._replaced not in (None, sweep.replaced) or (self._line or 0) > lines.lines > 0
-        )
+        was_replaced = self._replaced not in (None, sweep.replaced)
+        # More lines than there are: of a log that was replaced while the browser was not connected.
+        has_other_lines = (self._line or 0) > lines.lines > 0
         self._replaced = sweep.replaced
-        if is_another:
+        if was_replaced or has_other_lines:
             self._line = lines.lines
             await _send_event(self._stream, "replaced", "")
         if self._line is None:
@@ -707,22 +744,18 @@ class _StreamReader:
         if self._line >= lines.lines:
             return
         parts = lines.read(self._line)
-        # each part is read in a thread
+        # each part, about a megabyte, is read in a thread
         while (part := await reading.run(next, parts, None)) is not None:
             self._line, found = part
-            await _send_event(
-                self._stream,
-                "log",
-                "\n".join(line.decode("ascii", "replace") for line in found),
-                self._line,
-            )
+            text = "\n".join(line.decode("ascii", "replace") for line in found)
+            await _send_event(self._stream, "log", text, self._line)
 
 
 # ---- acts -----------------------------------------------------------------------------------------------------------
 
 
 async def _send_acts(request: web.Request) -> web.Response:
-    """Send all acts that the page offers, for any state of a sweep; none with ``--read-only``.
+    """Send all acts that the page offers, whatever the state of the sweep; none with ``--read-only``.
 
     Raises `UnknownNameError` if there is no such sweep.
     """
@@ -731,7 +764,10 @@ async def _send_acts(request: web.Request) -> web.Response:
 
 
 async def _send_form_lines(request: web.Request) -> web.Response:
-    """Send the lines with which the forms of a sweep are filled in; none if its log has not been read yet."""
+    """Send the lines with which the forms of a sweep are filled in; none if its log has not been read yet.
+
+    Raises `UnknownNameError` if there is no such sweep.
+    """
     followed = _find_watch(request).sweep
     return _make_json_answer(
         prefilling.NOTHING if followed is None else prefilling.list_form_lines(followed.standing)
@@ -739,9 +775,9 @@ async def _send_form_lines(request: web.Request) -> web.Response:
 
 
 async def _read_fields(request: web.Request) -> dict[str, str]:
-    """Return the fields of a request by name, all of them texts. Raises `InputError` for anything else.
+    """Return the fields of a request by name: its body must be a JSON object whose values are texts.
 
-    The request's body must be a JSON object.
+    Raises `InputError` for any other body, and if a text has half a surrogate pair.
     """
     try:
         content = json.loads(await request.read())
@@ -760,18 +796,17 @@ def _is_text(value: object) -> bool:
 async def _run_act(request: web.Request) -> web.Response:
     """Start the command line of an act and send its job; with ``preview``, only send what `preview_act` returns.
 
-    Raises `UnknownNameError` if there is no such sweep or the act is not offered, and `InputError` for wrong fields.
+    Raises `UnknownNameError` if there is no such sweep or the act is not offered, and `InputError` for wrong fields,
+    which a preview tells instead.
     """
     page = request.app[PAGE]
     folder = _open_folder(request, request.match_info["name"])
-    given = await _read_fields(request)
+    given = {**await _read_fields(request), "sweep": folder.name}
     act = acts.find_act(page.offered, request.match_info["act"])
     if given.get("preview"):
-        given = {**given, "sweep": folder.name}
         return _make_json_answer(
             await page.reading.run(preview_act, act, given, page.place, folder)
         )
-    given = {**given, "sweep": folder.name}
     arguments = acts.make_arguments(act, given, page.place, folder.submission)
     trial = given["trial"] if act.scope == "trial" else ""
     subject = Subject(title=acts.name_act(act, given), sweep=folder.name, trial=trial)
@@ -805,7 +840,10 @@ async def _send_job(request: web.Request) -> web.Response:
 
 
 async def _dismiss_job(request: web.Request) -> web.Response:
-    """Hide a command line from all pages and send its state; it continues if it has not ended."""
+    """Hide a command line from all pages and send its state; it continues if it has not ended.
+
+    The answer is 404 if it is not kept any more.
+    """
     job = _find_job(request)
     job.is_dismissed = True
     return _make_json_answer(job.describe())
@@ -819,7 +857,7 @@ async def _show_draft(request: web.Request) -> web.Response:
 
     Its text is the file in the query ``file`` or else that of the sweep in the query ``from``, under a free name;
     without either, a template, which takes seconds. Also starts to read what completions need. Raises
-    `UnknownNameError` if there is no such sweep or file.
+    `UnknownNameError` if there is no such sweep or file, and `InputError` or `StoreError` if its file cannot be opened.
     """
     page = request.app[PAGE]
     text, file = "", drafts.FILE
@@ -845,7 +883,10 @@ async def _show_draft(request: web.Request) -> web.Response:
 
 
 async def _send_draft_files(request: web.Request) -> web.Response:
-    """Send the names of the sweep files in the folder and its ``search_spaces``, at most 200, changed last first."""
+    """Send the names of the sweep files in the folder of drafts and its ``search_spaces``, those changed last first.
+
+    At most 200 are sent.
+    """
     page = request.app[PAGE]
     return _make_json_answer(await page.reading.run(drafts.list_files, page.folder))
 
@@ -854,7 +895,7 @@ async def _save_draft(request: web.Request) -> web.Response:
     """Save a draft and send its ``file`` and whether it was ``saved``.
 
     If another text would be lost, it is not saved unless the request has ``replace``. Raises `InputError` for a file
-    name that is not plain.
+    name that is not plain, and `StoreError` if the file cannot be read or written.
     """
     page, given = request.app[PAGE], await _read_fields(request)
     file, text = given.get("file", ""), given.get("text", "")
@@ -868,8 +909,8 @@ async def _save_draft(request: web.Request) -> web.Response:
 async def _check_draft(request: web.Request) -> web.Response:
     """Send the mistakes of a draft or, if it has none, the sweep's name and what it would train (`DraftFacts`).
 
-    Drafts are checked one after the other, so that fast typing does not occupy all threads. A check is skipped if the
-    browser gave it up before it began.
+    Drafts are checked one after the other, so that fast typing does not occupy all threads. If the browser gave a check
+    up before it began, it is skipped: `HTTPRequestTimeout` is raised, whose answer nobody gets.
     """
     page, given = request.app[PAGE], await _read_fields(request)
     async with page.checking:
@@ -882,10 +923,10 @@ async def _check_draft(request: web.Request) -> web.Response:
 
 
 async def _complete_draft(request: web.Request) -> web.Response:
-    """Send the completions at the cursor; start to read the trainable's source if that has not been done.
+    """Send the completions at the cursor; start to read the trainable's source if it is not known as it is now.
 
-    In the value of ``trainable``, start to search the modules of the folder if that has not been done. If a person has
-    asked for completions, start that in any case.
+    In the value of ``trainable``, start to search the modules of the folder instead, if that has not been done. If a
+    person has asked for completions (``why`` is "wanted"), start this search in any case. The answer waits for neither.
     """
     page, given = request.app[PAGE], await _read_fields(request)
     before, after = given.get("before", ""), given.get("after", "")
@@ -901,7 +942,8 @@ async def _complete_draft(request: web.Request) -> web.Response:
 async def _plan_draft(request: web.Request) -> web.Response:
     """Start `plan` for a draft and send its job; the text is passed as standard input because it may not be saved.
 
-    With ``time``, it trains two epochs of two trials; otherwise it uses the durations of earlier sweeps in the folder.
+    With ``time`` in the request, `plan` trains two epochs of two trials; otherwise it uses the durations of earlier
+    sweeps in the results folder.
     """
     page, given = request.app[PAGE], await _read_fields(request)
     more = [*acts.make_results_option(page.place), *(["--time"] if given.get("time") else [])]
@@ -920,8 +962,9 @@ async def _plan_draft(request: web.Request) -> web.Response:
 async def _run_draft(request: web.Request) -> web.Response:
     """Save a draft, start it as a new detached sweep and send the job; with ``preview``, only send the ``command``.
 
-    Raises `RefusedError` if another text would be lost, unless the request has ``replace``, and `InputError` for a file
-    name that is not plain.
+    Raises `RefusedError` if another text would be lost, unless the request has ``replace``, `InputError` for a file
+    name that is not plain, and `StoreError` if the file cannot be read or written. The draft is not checked: `run` does
+    so. With ``preview``, nothing is checked or saved.
     """
     page, given = request.app[PAGE], await _read_fields(request)
     more = acts.make_results_option(page.place)
@@ -947,17 +990,18 @@ def serve(
 ) -> None:
     """Run the server on the socket ``listening`` until Ctrl-C (KeyboardInterrupt), or until another process has ended.
 
-    With ``beside``, the number of a process, it ends when that process has ended and `Page.browsers` has been 0 for a
-    minute. With ``within``, the number of the parent process, it ends as soon as that process has ended.
+    With ``beside``, the id of a process, it ends when that process has ended and `Page.browsers` has been 0 for a
+    minute since. With ``within``, the id of the parent process, it ends within seconds of that process. With both, the
+    first of these ends it. Also keeps aiohttp from logging requests that are no valid HTTP.
     """
     logging.getLogger("aiohttp.server").addFilter(is_own_error)
     asyncio.run(_serve(page, listening, beside, within))
 
 
 def is_own_error(record: logging.LogRecord) -> bool:
-    """Return whether a log record of aiohttp is about this program, not about a request that is no valid HTTP.
+    """Return whether a log record of aiohttp should be shown: unless it is about a request that is no valid HTTP.
 
-    Such a request is refused, and a terminal need not show it. Used as a filter of the logger.
+    Such a request is refused, and a terminal need not show it. This is a filter of the logger.
     """
     error = None if record.exc_info is None else record.exc_info[1]
     return not isinstance(error, http_exceptions.HttpProcessingError)
@@ -972,7 +1016,7 @@ async def _serve(
     await web.SockSite(runner, listening).start()
     preparing = asyncio.create_task(page.reading.prepare())
     try:
-        # when a page was open or the process `beside` was last seen alive
+        # when a page was last open, or the process `beside` last seen alive
         last_needed = time.monotonic()
         while beside is None or time.monotonic() - last_needed < LINGER_S:
             await asyncio.sleep(SETTLED_S)
