@@ -29,7 +29,10 @@ class CifarResNet(KerasTrainable):
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Return 50,000 training images and, for validation, the 10,000 test images as uint8, with int32 labels."""
+        """Return 50,000 training images and, for validation, the 10,000 test images as uint8, with int32 labels.
+
+        The first call on a machine downloads them.
+        """
         (x_train, y_train), (x_test, y_test) = keras.datasets.cifar10.load_data()
         return (x_train, y_train.ravel().astype(np.int32)), (
             x_test,
@@ -82,15 +85,15 @@ class NoiseResNet(CifarResNet):
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
         """Return ``examples`` (50,000) random images with random labels, and a fifth as many for validation.
 
-        They are the same at each call.
+        The images are uint8, the labels int32 from 0 to 9. They are the same at each call.
         """
         examples = hp.integer("examples", 50_000)
         random = np.random.default_rng(0)
 
         def draw(count: int) -> tuple[Any, Any]:
-            return random.integers(0, 256, (count, 32, 32, 3), np.uint8), random.integers(
-                0, 10, count, np.int32
-            )
+            images = random.integers(0, 256, (count, 32, 32, 3), np.uint8)
+            labels = random.integers(0, 10, count, np.int32)
+            return images, labels
 
         return draw(examples), draw(examples // 5)
 
@@ -131,7 +134,10 @@ def resnet50(x: Any) -> Any:
 def _convolution(
     x: Any, filters: int, size: int, stride: int, activation: str | None = "relu"
 ) -> Any:
-    """Apply a convolution without bias, batch normalisation and an activation (none if ``activation`` is None)."""
+    """Apply a convolution without bias, batch normalisation and an activation (none if ``activation`` is None).
+
+    The kernel has ``size`` x ``size`` pixels. With a ``stride`` of 2, the images are halved, and rounded up.
+    """
     x = keras.layers.Conv2D(
         filters,
         size,
@@ -147,7 +153,11 @@ def _convolution(
 
 
 def _add(x: Any, y: Any, filters: int, stride: int) -> Any:
-    """Add a block's output to its input, which is projected if their shapes differ, and apply ReLU."""
+    """Add the output ``y`` of a block to its input ``x`` and apply ReLU.
+
+    ``filters`` and ``stride`` are the number of channels of ``y`` and the stride of the block. If they change the shape,
+    a 1 x 1 convolution without activation gives ``x`` the same.
+    """
     if stride != 1 or x.shape[-1] != filters:
         x = _convolution(x, filters, 1, stride, activation=None)
     return keras.layers.Activation("relu")(keras.layers.Add()([x, y]))

@@ -24,9 +24,10 @@ class ClickThrough(KerasTrainable):
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Return synthetic examples, the first tenth as validation data: eight int32 each, with a float32 0 or 1.
+        """Return ``examples`` synthetic examples, the first tenth of them as validation data.
 
-        They are the same at each call.
+        Each has eight int32 below ``rows`` as its input, and a float32 0 or 1 as its target. They are the same at each
+        call with the same hyperparameters.
         """
         rows = hp.integer("rows", 2000)
         count = hp.integer("examples", 20000)
@@ -45,7 +46,10 @@ class ClickThrough(KerasTrainable):
         return (ids[held_out:], clicked[held_out:]), (ids[:held_out], clicked[:held_out])
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """Return a network of one embedding table for all fields and a hidden layer; it outputs a probability."""
+        """Return a network of one embedding table for all fields and a hidden layer; it outputs a probability.
+
+        The table has ``rows`` vectors of ``vector`` numbers, and the hidden layer ``width`` units.
+        """
         ids = keras.Input((FIELDS,), dtype="int32")
         table = ShardedEmbedding(
             hp.integer("rows", 2000), hp.integer("vector", 8), lazy=hp.flag("lazy", default=False)

@@ -49,25 +49,25 @@ class BatchSplit(Examples):
 
     def __init__(self, dataset: keras.utils.PyDataset, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._read = BatchReader(dataset)
+        self._reader = BatchReader(dataset)
         count = dataset.num_batches
         if not count:
             raise DataError(
                 f"a PyDataset of {'endless' if count is None else 'no'} batches, expected a number above 0"
             )
-        total = hashlib.blake2b(digest_size=16)
+        # All batches are read: for their numbers of examples, the first one of each kind, and a digest of all.
         self._sizes: list[int] = []
         kinds: dict[str, Any] = {}
+        content = hashlib.blake2b(digest_size=16)
         with seeding_python_and_numpy(0):  # so that the digest is the same in another process
-            for batch in self._read.batches(range(count)):
-                self._sizes.append(len(tf.nest.flatten(batch)[0]))
-                kinds.setdefault(
-                    str([(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(batch)]), batch
-                )
-                for leaf in tf.nest.flatten(batch):
-                    total.update(f"{leaf.dtype} {leaf.shape}".encode())
+            for batch in self._reader.batches(range(count)):
+                leaves = tf.nest.flatten(batch)
+                self._sizes.append(len(leaves[0]))
+                kinds.setdefault(str([(leaf.shape, leaf.dtype) for leaf in leaves]), batch)
+                for leaf in leaves:
+                    content.update(f"{leaf.dtype} {leaf.shape}".encode())
                     for part in sources.list_content(leaf):
-                        total.update(np.ascontiguousarray(part).tobytes())
+                        content.update(np.ascontiguousarray(part).tobytes())
         self._kinds = list(kinds.values())
         # another seed: a batch that draws differs from the first reading
         with seeding_python_and_numpy(1):
@@ -76,11 +76,11 @@ class BatchSplit(Examples):
             raise DataError(
                 "batch 0 of the PyDataset is another one when it is asked again; draw in augment() instead"
             )
-        self.digest = total.digest()
+        self.digest = content.digest()
         self.size = sum(self._sizes)
 
     def check_batch_size(self, batch_size: int) -> None:
-        """Raise DataError if the largest batch does not have ``batch_size`` examples.
+        """Raise DataError if the largest batch does not have ``batch_size`` examples; smaller ones may have any number.
 
         A data set of a single batch may have fewer.
         """
@@ -103,15 +103,15 @@ class BatchSplit(Examples):
         return sum(count_updates(size, batch_size) for size in self._sizes)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
-        """Return into how many batches the first batch of the data set is cut by each of two batch sizes.
+        """Return into how many parts the first batch of the data set is cut by each of two batch sizes.
 
-        The first number is for batches of ``large`` examples, the second for batches of ``small`` examples instead. The
-        last batch may be smaller than the others, and counts as one. The numbers are equal if both sizes cut alike.
+        The first number is for parts of ``large`` examples, the second for parts of ``small`` examples instead. The
+        last part may be smaller than the others, and counts as one. If the numbers are equal, both sizes cut alike.
         """
         return count_updates(self._sizes[0], large), count_updates(self._sizes[0], small)
 
     def list_chunk_kinds(self) -> list[Chunk]:
-        """Return one chunk for each structure, shape and type of a batch that was seen when the data set was created.
+        """Return one chunk for each combination of shapes and types of a batch that the data set had when created.
 
         If replicas span processes, a chunk of a single row is added, because chunks are then split further. Graphs are
         traced with these chunks.
@@ -133,7 +133,7 @@ class BatchSplit(Examples):
         )
 
     def some_targets(self) -> Any:
-        """Return the targets of batch 0; None if there are no targets."""
+        """Return all targets of batch 0; None if there are no targets."""
         return unpack_example(self._kinds[0])[1]
 
     def chunks(
@@ -154,16 +154,13 @@ class BatchSplit(Examples):
         """
         which = Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share)
         order = permutation(len(self._sizes), which.seed, number)[skipped:]
-        for batch in self._read.batches(order, seed, number):
+        for batch in self._reader.batches(order, seed, number):
             if share is None:
                 yield make_chunk(batch, self._replicas)
-            else:
-                yield gather_chunk(
-                    batch,
-                    np.arange(len(tf.nest.flatten(batch)[0]), dtype=np.int32),
-                    which,
-                    self._replicas,
-                )
+                continue
+            size = len(tf.nest.flatten(batch)[0])
+            rows = np.arange(size, dtype=np.int32)  # all, of which `which` takes the share
+            yield gather_chunk(batch, rows, which, self._replicas)
 
 
 class RepeatableDataset:
@@ -179,26 +176,27 @@ class RepeatableDataset:
             for name in ("on_epoch_begin", "on_epoch_end")
         )
         self.given = dataset
-        self._present: tuple[Any, tuple[int | None, int]] = dataset, (None, 0)
+        # a copy, on which the methods were called for so many passes with this seed; None: there is no copy
+        self._copy: Any = None
+        self._copy_seed: int | None = None
+        self._passes_begun = 0
 
     def advance_to(self, seed: int | None, number: int) -> keras.utils.PyDataset:
         """Return the data set in the state that it has at the beginning of pass ``number`` (from 1).
 
         As in `Model.fit`, ``on_epoch_begin`` is called as each pass begins, and ``on_epoch_end`` as each one before it
-        ends. These calls draw from `random` and `np.random` seeded by (seed, pass). The result is a copy that a later
-        call may advance. If ``seed`` is None or there is neither method, return the original data set.
+        ends. These calls draw from `random` and `np.random` seeded by (seed, pass). The result is a copy, which the
+        next call advances if it asks for the same seed and no earlier pass; otherwise that begins with a new copy. If
+        ``seed`` is None or the author defines neither method, return the original data set.
         """
         if seed is None or not self.changes_itself:
             return self.given
-        dataset, (its_seed, begun) = self._present
-        if its_seed != seed or begun > number:  # it cannot go back
+        dataset, begun = self._copy, self._passes_begun
+        if self._copy_seed != seed or begun > number:  # it cannot go back
             dataset = copy.deepcopy(self.given)
             begun = 0
         # if a call raises an error, the copy is in no state that is known
-        self._present = (
-            self.given,
-            (None, 0),
-        )
+        self._copy, self._copy_seed = None, None
         for present in range(begun + 1, number + 1):
             if present > 1:
                 with seeding_python_and_numpy(mix_seeds(seed, present - 1)):
@@ -206,7 +204,7 @@ class RepeatableDataset:
             # another seed than at its end, or both would draw the same
             with seeding_python_and_numpy(mix_seeds(mix_seeds(seed, present), BEGIN)):
                 dataset.on_epoch_begin()
-        self._present = dataset, (seed, number)
+        self._copy, self._copy_seed, self._passes_begun = dataset, seed, number
         return dataset
 
 
@@ -217,35 +215,39 @@ class BatchReader:
     """
 
     def __init__(self, dataset: keras.utils.PyDataset) -> None:
-        self._turning = RepeatableDataset(dataset)
+        self._dataset = RepeatableDataset(dataset)
         self._pool: Executor | None = None
 
     def batches(self, numbers: Any, seed: int | None = None, number: int = 0) -> Iterator[Any]:
         """Yield the batches with the indices ``numbers`` in pass ``number`` (from 1), in this order.
 
         A batch is a tuple (x,), (x, y) or (x, y, sample_weight) of copied arrays. If ``seed`` is None, they are the
-        batches of the original data set. Several workers read some batches ahead.
+        batches of the original data set. Several workers read some batches ahead; their pool is made at the first need
+        and kept.
         Raises: DataError: if a batch has another form, or arrays that cannot be trained on.
         """
-        given = self._turning.given
+        given = self._dataset.given
         if given.use_multiprocessing:  # each process advances its own copy
             read: Callable[[int], Any] = partial(_read_stored_batch, seed, number)
         else:
-            read = self._turning.advance_to(seed, number).__getitem__
+            read = self._dataset.advance_to(seed, number).__getitem__
         if given.workers <= 1 and not given.use_multiprocessing:
-            yield from (_convert_batch(read(int(place))) for place in numbers)
+            yield from (_convert_batch(read(int(index))) for index in numbers)
             return
         self._pool = self._pool or _create_pool(given)
-        coming: deque[Future[Any]] = deque()
-        for place in numbers:
-            coming.append(self._pool.submit(read, int(place)))
+        coming: deque[Future[Any]] = deque()  # batches that are being read, in order
+        for index in numbers:
+            coming.append(self._pool.submit(read, int(index)))
             if len(coming) > max(given.max_queue_size, given.workers):
                 yield _convert_batch(coming.popleft().result())
         yield from (_convert_batch(future.result()) for future in coming)
 
 
 def _create_pool(dataset: keras.utils.PyDataset) -> Executor:
-    """Return a new pool of threads or, if the data set asks for it, of processes that each have a copy of it."""
+    """Return a new pool of threads or, if the data set uses multiprocessing, of processes that each have a copy of it.
+
+    It has as many as the data set's ``workers``, and at least one process.
+    """
     if not dataset.use_multiprocessing:
         return ThreadPoolExecutor(dataset.workers, "batches")
     # a fork of a process that runs TensorFlow may hang
@@ -258,17 +260,23 @@ _stored_datasets: list[RepeatableDataset] = []
 
 
 def _store_dataset(dataset: keras.utils.PyDataset) -> None:
-    """Store the data set in this process of a pool, for `_read_stored_batch`."""
+    """Store the data set in this process of a pool, in place of any other one, for `_read_stored_batch`."""
     _stored_datasets[:] = [RepeatableDataset(dataset)]
 
 
 def _read_stored_batch(seed: int | None, pass_number: int, place: int) -> Any:
-    """Return the batch with the index ``place`` in a pass, from the data set of this process (see `advance_to`)."""
+    """Return the batch with the index ``place`` in pass ``pass_number``, from the data set stored in this process.
+
+    Its state is that of `RepeatableDataset.advance_to`, with the same ``seed``.
+    """
     return _stored_datasets[0].advance_to(seed, pass_number)[place]
 
 
 def _convert_batch(batch: Any) -> Any:
-    """Return a batch as a tuple (x,), (x, y) or (x, y, sample_weight) of copied arrays; raise DataError for others."""
+    """Return a batch of a `PyDataset` as a tuple (x,), (x, y) or (x, y, sample_weight) of copied arrays.
+
+    A list counts as a tuple. Raises DataError for any other form, and for arrays that cannot be trained on.
+    """
     examples = sources.normalize_examples(tuple(batch) if isinstance(batch, list) else batch)
     if type(examples) is not tuple:
         raise DataError(
