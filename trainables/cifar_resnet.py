@@ -155,8 +155,8 @@ def _convolution(
 def _add(x: Any, y: Any, filters: int, stride: int) -> Any:
     """Add the output ``y`` of a block to its input ``x`` and apply ReLU.
 
-    ``filters`` and ``stride`` are the number of channels of ``y`` and the stride of the block. If they change the shape,
-    a 1 x 1 convolution without activation gives ``x`` the same.
+    ``filters`` is the number of channels of ``y``, and ``stride`` the stride of the block. If these change the shape, a
+    1 x 1 convolution without activation gives ``x`` the same shape first.
     """
     if stride != 1 or x.shape[-1] != filters:
         x = _convolution(x, filters, 1, stride, activation=None)

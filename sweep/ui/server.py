@@ -194,11 +194,11 @@ async def _answer_request(request: web.Request, handler: Handler) -> web.StreamR
     if token is not None and request.method == "GET":
         return _exchange_token(request, token)
     refusal = access.find_refusal(asked, secrets)
+    changes_something = request.method == "POST" and request.path not in READING_POSTS
+    if refusal is None and secrets.read_only and changes_something:
+        refusal = Refusal(403, "this page was started with --read-only")
     if refusal is not None:
         return _refuse(request, refusal)
-    changes_something = request.method == "POST" and request.path not in READING_POSTS
-    if secrets.read_only and changes_something:
-        return _refuse(request, Refusal(403, "this page was started with --read-only"))
     return await handler(request)
 
 

@@ -104,9 +104,7 @@ def read_trials(
     for number in numbers:
         row = rows[number]
         columns = _read_row(tables, row)
-        found.append(
-            _describe_trial(folder, sweep.trials[row], columns, events.get(number, ()))
-        )
+        found.append(_describe_trial(folder, sweep.trials[row], columns, events.get(number, ())))
     # the sweep as if it had only these trials
     shown = dataclasses.replace(
         sweep, trials=tuple(sweep.trials[rows[number]] for number in numbers)

@@ -310,9 +310,7 @@ def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveRepor
         line = sweep.lines.find_line(found.log_bytes)
     content = encode_report(line, found)
     cost_s = time.thread_time() - began
-    return LiveReport(
-        line=line, content=content, cost_s=cost_s, running=running, replaced=replaced
-    )
+    return LiveReport(line=line, content=content, cost_s=cost_s, running=running, replaced=replaced)
 
 
 def make_comparison(folders: Sequence[ResultsFolder]) -> bytes:

@@ -64,7 +64,7 @@ class ArraySplit(Examples):
         self.arrays = residence.map_block_arrays(sources.convert_arrays(arrays))
         leaves = tf.nest.flatten(self.arrays)
         self.size = len(leaves[0])
-        self._rows: Order | None = None  # the rows that are visited; None: all
+        self._rows: Order | None = None  # indices of the rows that are visited; None: all
         self.placed = LazyPlacement(
             self.arrays, replicas, residence.fit_on_devices(leaves, replicas, resident_bytes)
         )
@@ -73,8 +73,8 @@ class ArraySplit(Examples):
     def part(self, rows: Order) -> ArraySplit:
         """Return a data set that visits only ``rows``, which are indices into all rows, and shares the arrays.
 
-        Only passes over the result and its `spread_examples` are limited to these rows. Its `examples`, `targets`,
-        `some_targets`, `leaves` and `read_content` still refer to all rows.
+        Only the result's `size`, passes and `spread_examples` are limited to them. Its
+        `examples`, `targets`, `some_targets`, `leaves` and `read_content` still refer to all rows.
         """
         part = copy.copy(self)
         part._rows = rows
@@ -95,7 +95,7 @@ class ArraySplit(Examples):
         return list(tf.nest.flatten(self.arrays))
 
     def examples(self, count: int) -> Any:
-        """Return the first examples of all rows, at most ``count``, as (x,), (x, y) or (x, y, sample_weight).
+        """Return the first ``count`` of all rows, or all if there are fewer, as (x,), (x, y) or (x, y, sample_weight).
 
         Texts are converted to a tensor.
         """
@@ -104,7 +104,10 @@ class ArraySplit(Examples):
         )
 
     def spread_examples(self, count: int) -> Any:
-        """Return at most ``count`` examples, evenly spaced over the visited rows, with texts converted to a tensor."""
+        """Return at most ``count`` examples, evenly spaced from the first to the last of the visited rows.
+
+        They are a batch (x,), (x, y) or (x, y, sample_weight), with texts converted to a tensor.
+        """
         places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
         rows = self._find_row_numbers(places)
         return tf.nest.map_structure(
@@ -129,11 +132,14 @@ class ArraySplit(Examples):
         if targets is None:
             return None
         size_bytes = sum(map(residence.measure_bytes, tf.nest.flatten(targets)))
-        row_bytes = size_bytes // len(tf.nest.flatten(self.arrays)[0])
+        row_bytes = size_bytes // len(
+            tf.nest.flatten(self.arrays)[0]
+        )  # all arrays have as many rows
         count = max(TARGET_BYTES // max(row_bytes, 1), 1)
         return tf.nest.map_structure(lambda leaf: np.asarray(leaf[:count]), targets)
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
+        """Return the chunks of a pass: a single one if the data stays on the devices, and else some of about 64 MiB."""
         if not self.placed.fits:
             return self._ahead.chunks(which)
         order = permutation(self.size, which.seed, which.number)
@@ -142,7 +148,7 @@ class ArraySplit(Examples):
         return iter([chunk])
 
     def _find_row_numbers(self, places: Any) -> Any:
-        """Return the indices, in the arrays, of the rows at the positions ``places`` of this data set."""
+        """Return the indices, in the arrays, of the rows at the positions ``places`` among the visited rows."""
         if self._rows is None:
             return places
         return self._rows[places]
@@ -154,11 +160,14 @@ class LazyPlacement:
 
     arrays: Any
     replicas: Replicas
-    fits: bool
+    fits: bool  # whether they may stay on the devices
     _tensors: Any = None
 
     def tensors(self) -> Any:
-        """Return the arrays as `residence.put_on_devices` does; only the first call puts them on the devices."""
+        """Return the arrays as `residence.put_on_devices` does; the first call puts them there, to stay.
+
+        Whether they fit is not checked.
+        """
         if self._tensors is None:
             self._tensors = residence.put_on_devices(
                 tf.nest.map_structure(lambda leaf: leaf[:], self.arrays), self.replicas
@@ -171,7 +180,8 @@ def gather_chunks(
 ) -> Iterator[Chunk]:
     """Yield the chunks of the pass ``which`` over the rows ``subset`` of arrays (all rows if None).
 
-    Each chunk has about 64 MiB, and is copied to the devices when it is asked for.
+    Each chunk has about 64 MiB, but at least one batch, and is read and copied to the devices when it is asked for.
+    With a share in ``which``, only the rows that this process needs are.
     """
     leaves = tf.nest.flatten(arrays)
     batch_size = which.batch_size
@@ -180,9 +190,9 @@ def gather_chunks(
     else:
         order = subset[permutation(len(subset), which.seed, which.number)]
     size_bytes = sum(map(residence.measure_bytes, leaves))
-    rows = choose_chunk_rows(size_bytes // len(leaves[0]), batch_size)
-    for start in range(which.skipped * batch_size, len(order), rows):
-        yield gather_chunk(arrays, order[start : start + rows], which, replicas)
+    chunk_rows = choose_chunk_rows(size_bytes // len(leaves[0]), batch_size)
+    for start in range(which.skipped * batch_size, len(order), chunk_rows):
+        yield gather_chunk(arrays, order[start : start + chunk_rows], which, replicas)
 
 
 class BucketSplit(Examples):
@@ -216,6 +226,7 @@ class BucketSplit(Examples):
         for part in self.parts:
             part.placed.fits = self._stays
         self._replicas = replicas
+        # the arrays alone, for what a `ChunkPrefetcher` is given must not refer to this data set
         arrays = [part.arrays for part in self.parts]
         self._ahead = ChunkPrefetcher(partial(_gather_buckets, arrays, replicas))
 
@@ -238,8 +249,8 @@ class BucketSplit(Examples):
     def list_chunk_kinds(self) -> list[Chunk]:
         """Return one chunk of each bucket, for tracing with all shapes.
 
-        If the data does not stay on the devices, each has one example. One more then has two, because the chunks of a
-        pass have different numbers of them.
+        Each has all rows of the bucket. But if the data does not stay on the devices, each has one row, and another one
+        of the first bucket has two, because the chunks of a pass have different numbers of them.
         """
         if self._stays:
             return [next(part.chunks(1, None, 0)) for part in self.parts]
@@ -254,7 +265,7 @@ class BucketSplit(Examples):
         return self.parts[0].examples(count)
 
     def spread_examples(self, count: int) -> Any:
-        """Return at most ``count`` examples, evenly spaced over the first bucket."""
+        """Return at most ``count`` examples, evenly spaced over the first bucket alone, as `ArraySplit` does."""
         return self.parts[0].spread_examples(count)
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
@@ -270,7 +281,7 @@ class BucketSplit(Examples):
         return self.parts[0].some_targets()
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
-        """Yield the chunks of a pass: consecutive batches of one bucket.
+        """Return the chunks of a pass: each has consecutive batches of one bucket.
 
         If the data does not stay on the devices, they are cut into several chunks of about 64 MiB.
         """
@@ -290,17 +301,14 @@ def list_bucket_runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order
     batch_size = which.batch_size
     seed = which.seed
     number = which.number
-    seeds: list[int | None] = [None] * len(sizes)
-    if seed is not None:  # one for each bucket, or buckets of one size would be shuffled alike
-        seeds = [mix_seeds(seed, i) for i in range(len(sizes))]
-    orders = []
-    for size, bucket_seed in zip(sizes, seeds, strict=True):
-        orders.append(permutation(size, bucket_seed, number))
-    batches = []
-    for bucket, order in enumerate(orders):
+    batches = []  # of all buckets in turn, as pairs (bucket, rows)
+    for bucket, size in enumerate(sizes):
+        # a seed for each bucket, or buckets of one size would be shuffled alike
+        bucket_seed = None if seed is None else mix_seeds(seed, bucket)
+        order = permutation(size, bucket_seed, number)
         for start in range(0, len(order), batch_size):
             batches.append((bucket, order[start : start + batch_size]))
-    run: list[Order] = []
+    run: list[Order] = []  # the rows of each batch of the present run
     places = permutation(len(batches), seed, number)[which.skipped :]
     for place, following in zip(places, [*places[1:], None], strict=True):
         bucket, rows = batches[place]
@@ -311,13 +319,17 @@ def list_bucket_runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order
 
 
 def _gather_buckets(arrays: list[Any], replicas: Replicas, which: Pass) -> Iterator[Chunk]:
+    """Yield the chunks of the pass ``which`` over buckets, of which ``arrays`` has the arrays of each.
+
+    Each chunk has about 64 MiB of one bucket, but at least one batch, and is copied to the devices when asked for.
+    """
     sizes = [len(tf.nest.flatten(part)[0]) for part in arrays]
     for bucket, rows in list_bucket_runs(sizes, which):
         part = arrays[bucket]
         bucket_bytes = sum(map(residence.measure_bytes, tf.nest.flatten(part)))
-        step = choose_chunk_rows(bucket_bytes // sizes[bucket], which.batch_size)
-        for start in range(0, len(rows), step):
-            yield gather_chunk(part, rows[start : start + step], which, replicas)
+        chunk_rows = choose_chunk_rows(bucket_bytes // sizes[bucket], which.batch_size)
+        for start in range(0, len(rows), chunk_rows):
+            yield gather_chunk(part, rows[start : start + chunk_rows], which, replicas)
 
 
 def _describe_bucket(arrays: Any) -> str:
@@ -334,9 +346,9 @@ def make_examples(
 ) -> Examples:
     """Wrap training or validation data, as `data` returned it, in the subclass of `Examples` for its kind.
 
-    Streams without a known size are counted, and all batches of a `PyDataset` are read. ``name`` starts the error
-    messages, such as "training data". ``resident_bytes`` is how much may stay on each device (see
-    `residence.fit_on_devices`); ``extent`` is how much of a stream a trial reads.
+    Streams without a known size are counted, all batches of a `PyDataset` are read, and each `BlockArray` is written to
+    a temporary file. ``name`` starts the error messages, such as "training data". ``resident_bytes`` is how much may
+    stay on each device (see `residence.fit_on_devices`); ``extent`` is how much of a stream a trial reads.
     Raises: DataError: if the data cannot be trained on. NotBegun: if the extent's stop file appears during the count.
     """
     try:
@@ -371,26 +383,26 @@ def compute_fingerprint(*splits: Examples | None) -> str | None:
     that are decoded at each use. A data set that is None, such as missing validation data, also enters the digest.
     Raises: DataError: if a stream cannot be read.
     """
-    total = hashlib.blake2b(digest_size=16)
-    left = LARGEST_BYTES
+    content = hashlib.blake2b(digest_size=16)
+    left_bytes = LARGEST_BYTES
     for data in splits:
         if data is None:
-            total.update(b"none")
+            content.update(b"none")
             continue
-        total.update(f"{type(data).__name__} {data.size}".encode())
+        content.update(f"{type(data).__name__} {data.size}".encode())
         for block in data.read_content():
             if block is None:
                 return None
             for part in sources.list_content(block):
-                left -= part.nbytes
-                if left < 0:
+                left_bytes -= part.nbytes
+                if left_bytes < 0:
                     return None
-                total.update(f"{part.dtype} {part.shape}".encode())
+                content.update(f"{part.dtype} {part.shape}".encode())
                 # A view costs no copy, but scalars and empty arrays have none.
-                total.update(
+                content.update(
                     part.view(np.uint8).data if part.ndim and part.size else part.tobytes()
                 )
-    return total.hexdigest()
+    return content.hexdigest()
 
 
 def _read_array_blocks(leaves: Sequence[Any]) -> Iterator[np.ndarray[Any, Any] | None]:

@@ -40,6 +40,7 @@ class Records:
     files: Sequence[str]
     # for each file, the byte positions of its records
     offsets: Sequence[np.ndarray[Any, np.dtype[np.int64]]]
+    # open readers by the number of their file, the one that was used last at the end
     _open: OrderedDict[int, Any] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)  # a reader has one position
 
@@ -55,7 +56,7 @@ class Records:
     def fetch(self, numbers: tf.Tensor) -> tf.Tensor:
         """Return the records with the numbers ``numbers``, a vector of integers, as a string tensor in this order.
 
-        Records are not decoded. Call it inside a `tf.data` pipeline.
+        Records are not decoded. Call it inside a `tf.data` pipeline, which then calls `read` in this process.
         """
         found = tf.numpy_function(self.read, [numbers], tf.string, stateful=False)
         found.set_shape([None])
@@ -64,19 +65,20 @@ class Records:
     def read(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the records with the numbers ``numbers``, in this order, as an object array of undecoded bytes.
 
-        Several threads may call it at once.
+        Several threads may call it at once; they read one after the other.
         """
-        starts = self.file_spans[:, 0]
+        starts = self.file_spans[:, 0]  # number of the first record of each file
         found = np.empty(len(numbers), np.object_)
         with self._lock:
             for i, number in enumerate(numbers):
                 file = int(np.searchsorted(starts, number, "right")) - 1
                 offset = int(self.offsets[file][number - starts[file]])
-                # of the record and the position after it
+                # The reader returns the record and the position after it.
                 found[i] = self._reader(file).read(offset)[0]
         return found
 
     def _reader(self, file: int) -> Any:
+        """Return the open reader of the file with this number; of more than 64, close that not used for the longest."""
         if file not in self._open:
             self._open[file] = tensorflow_private.tf_record_random_reader(self.files[file])
             if len(self._open) > OPEN_FILES:
@@ -88,7 +90,9 @@ class Records:
 def index_records(files: Sequence[str]) -> Records:
     """Return an index of all records of uncompressed TFRecord files, for which only the records' lengths are read.
 
-    Raises: DataError: if a file ends within a record, because it is damaged or compressed.
+    The records are numbered in the order of ``files``.
+    Raises: DataError: if a file ends within a record, because it is damaged or compressed. OSError: if a file cannot be
+    read.
     """
     return Records(files, [_find_record_offsets(file) for file in files])
 
@@ -133,22 +137,23 @@ def tfrecords(
 ) -> Stream:
     """Return a stream of the uncompressed TFRecord shards that match a glob pattern.
 
-    ``features`` has the form that `tf.io.parse_single_example` expects; ``example`` maps one parsed record to (x, y) or
-    (x, y, sample_weight). A shuffled pass visits the shards in its own order, eight at a time, and shuffles in a buffer
-    of ``buffer`` examples. Validation data, and training with ``shuffle`` false, keep the order of the sorted file
-    names.
+    All shards are read through once, but only the lengths of their records. ``features`` has the form that
+    `tf.io.parse_single_example` expects; ``example`` maps one parsed record to (x, y) or (x, y, sample_weight). A
+    shuffled pass visits the shards in its own order, eight at a time, and shuffles in a buffer of ``buffer`` examples.
+    Validation data, and training with ``shuffle`` false, keep the order of the sorted file names.
     Raises: DataError: if no file matches, or one is damaged or compressed.
     """
     shards = _find_files(pattern)
     records = index_records(shards)
     size = len(records)
 
+    # The passes are needed twice: of the records, and of the numbers of the records, which cost less to skip.
     def visited(
         open_shard: Callable[[tf.Tensor], tf.data.Dataset], shard_items: Sequence[Any]
     ) -> Callable[[int | None, int], tf.data.Dataset]:
-        """Return the function `ordered`, which gives the dataset of a pass.
+        """Return a function that gives the dataset of a pass, from what ``open_shard`` makes of each shard.
 
-        It consists of what ``open_shard`` makes of each shard's item in ``shard_items``.
+        ``open_shard`` is called with the shard's item in ``shard_items``.
         """
 
         def ordered(seed: int | None, number: int) -> tf.data.Dataset:
@@ -171,13 +176,16 @@ def tfrecords(
     def parsed(record: tf.Tensor) -> tuple[Any, ...]:
         return example(tf.io.parse_single_example(record, dict(features)))
 
+    def range_of_numbers(span: tf.Tensor) -> tf.data.Dataset:
+        return tf.data.Dataset.range(span[0], span[1])
+
     return Stream(
         visited(tf.data.TFRecordDataset, shards),
         size,
         lambda buffer: tfrecords(pattern, features, example, buffer),
         (parsed,),
         # the same passes over the records' numbers in place of the records
-        visited(lambda span: tf.data.Dataset.range(span[0], span[1]), [*records.file_spans]),
+        visited(range_of_numbers, [*records.file_spans]),
         records.fetch,
     )
 
@@ -216,6 +224,7 @@ def parquet(
     first_name = next(name for name, count in row_counts.items() if count)
 
     def rows(columns: list[str], dtype: str | None) -> BlockArray:
+        """Return the array of some columns, cast to `dtype` if there is one; only the first row is read now."""
         with pq.ParquetFile(first_name, memory_map=True) as file:
             first = _convert_to_matrix(
                 next(file.iter_batches(1, columns=columns)), columns, first_name
@@ -249,7 +258,10 @@ def parquet(
 
 
 def _count_parquet_rows(name: str, columns: Sequence[str]) -> int:
-    """Return the number of rows of a Parquet file; raises DataError if it lacks one of the ``columns``."""
+    """Return the number of rows of a Parquet file, as its metadata says.
+
+    Raises DataError if it lacks one of the ``columns``.
+    """
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(name, memory_map=True) as file:
@@ -266,8 +278,10 @@ def _count_parquet_rows(name: str, columns: Sequence[str]) -> int:
 def _convert_to_matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[Any, Any]:
     """Return columns of a record batch side by side as a matrix of shape (rows, values).
 
-    A column of lists becomes several columns of the matrix. ``name`` is the file's, for error messages.
-    Raises: DataError: if a column has nulls, lists of different lengths, or values that are not numbers.
+    A column of lists becomes several columns of the matrix. Columns of several types are converted to one that holds
+    them, as NumPy does. ``name`` is the file's, for error messages.
+    Raises: DataError: if a column has nulls, lists of different lengths, or values that are neither numbers nor
+    booleans.
     """
     import pyarrow as pa
 
@@ -279,7 +293,6 @@ def _convert_to_matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[
             or pa.types.is_large_list(values.type)  # written by Polars
             or pa.types.is_fixed_size_list(values.type)
         )
-        nulls = values.null_count  # of whole rows; those within lists are counted below
         numbers = values.flatten() if listed else values
         kind = numbers.type
         if not (
@@ -288,10 +301,9 @@ def _convert_to_matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[
             raise DataError(
                 f"{name}: column {column!r} holds {values.type}, expected numbers or lists of numbers"
             )
-        if nulls or numbers.null_count:
-            raise DataError(
-                f"{name}: column {column!r} has {nulls or numbers.null_count} nulls, expected none"
-            )
+        nulls = values.null_count or numbers.null_count  # whole rows, or else within lists
+        if nulls:
+            raise DataError(f"{name}: column {column!r} has {nulls} nulls, expected none")
         if listed and len(set(values.value_lengths().to_pylist())) > 1:
             raise DataError(
                 f"{name}: column {column!r} holds lists of several lengths, expected one"
@@ -314,15 +326,15 @@ def image_folder(
     """Return images (n, height, width, channels) as uint8, and their labels: the indices of their sorted sub-folders.
 
     Only files directly in a sub-folder count. ``size`` is (height, width); images of another size are resized
-    (bilinear, antialiased). ``part`` selects files by a hash of their paths within the folder, which is uniform in
-    [0, 1): (0, 0.8) and (0.8, 1) are disjoint. With ``keep``, images are decoded once and written to disk; otherwise
-    they are decoded at each use.
+    (bilinear, antialiased). ``part`` is (from, to) and selects files by a hash of their paths within the folder, which
+    is uniform in [0, 1): (0, 0.8) and (0.8, 1) are disjoint. With ``keep``, images are decoded once and written to
+    disk; otherwise they are decoded at each use. The labels are int32.
     Raises: DataError: if the folder is missing or has no sub-folders, a sub-folder has a file with another ending than
     `SUFFIXES`, or no image is in the part. An image that cannot be decoded raises it only when it is read.
     """
     root = Path(path)
     names = classes(root)
-    labelled = []
+    labelled = []  # all files, with their labels
     for label, name in enumerate(names):
         for file in sorted((root / name).iterdir()):
             if file.is_file():
@@ -335,7 +347,7 @@ def image_folder(
         raise DataError(
             f"{others[0]} and {len(others) - 1} more are no images, expected {', '.join(SUFFIXES)}"
         )
-    taken = []
+    taken = []  # those in the part
     for file, label in labelled:
         if part[0] <= _hash_name(file.relative_to(root)) < part[1]:
             taken.append((str(file), label))
@@ -349,7 +361,7 @@ def image_folder(
 
 
 def classes(path: str | Path) -> tuple[str, ...]:
-    """Return the names of the sub-folders of an image folder, in the order of their labels, which is alphabetical.
+    """Return the names of the sub-folders of an image folder, in the order of their labels, which is that of `sorted`.
 
     Hidden folders, whose names begin with a dot, are left out.
     Raises: DataError: if the folder is missing or has no sub-folders.
@@ -383,6 +395,10 @@ class Images:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> np.ndarray[Any, Any]:
+        """Return the images at ``rows``, a slice or an array of indices, as a new array.
+
+        They are decoded now. Raises DataError, which names the file, if one cannot be decoded.
+        """
         files = self.files[rows]
         images = np.empty((len(files), *self.shape[1:]), np.uint8)
         with tf.device("/cpu:0"):
@@ -390,10 +406,10 @@ class Images:
                 self._decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
             )
             # returned one by one, they would wait for Python
-            some = decoded.batch(HANDED_OVER).prefetch(1)
-        done = 0
+            blocks = decoded.batch(HANDED_OVER).prefetch(1)
+        done = 0  # number of images that are decoded
         try:
-            for block in some.as_numpy_iterator():
+            for block in blocks.as_numpy_iterator():
                 images[done : done + len(block)] = block
                 done += len(block)
         except tf.errors.OpError as error:
@@ -403,13 +419,19 @@ class Images:
         return images
 
     def concatenate(self, other: Images) -> Images:
-        """Return these images followed by those of ``other``; raises ValueError if their sizes differ."""
+        """Return these images followed by those of ``other``; raises ValueError if their sizes or channels differ.
+
+        No image is decoded.
+        """
         if self.shape[1:] != other.shape[1:]:
             raise ValueError(f"images of {self.shape[1:]} and {other.shape[1:]}, expected one size")
         return Images((*self.files.tolist(), *other.files.tolist()), self.shape[1:])
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """Yield all images in order, in arrays of about 16 MiB."""
+        """Yield all images in order, in arrays of at most 16 MiB, or of one image.
+
+        Raises DataError if a file cannot be decoded.
+        """
         step = max(BLOCK_BYTES // int(np.prod(self.shape[1:])), 1)
         for start in range(0, len(self), step):
             yield self[start : start + step]
@@ -434,7 +456,7 @@ class Images:
 
 
 def _hash_name(file: Path) -> float:
-    """Return a number in [0, 1) from the hash of a relative file path, which does not depend on other files."""
+    """Return a number in [0, 1) from the hash of a relative file path, the same on every machine."""
     digest = hashlib.sha256(file.as_posix().encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 

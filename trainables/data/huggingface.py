@@ -18,9 +18,9 @@ def columns(
 ) -> tuple[Any, ...]:
     """Return the columns of a `datasets.Dataset` as (x, y) or (x, y, sample_weight).
 
-    ``inputs`` is one column, or a list of columns, which become a dict of arrays by name. Numbers, lists of equal
-    length and images of equal size become `BlockArray`, read block by block and written to disk once; texts become
-    arrays of texts.
+    ``inputs`` is one column, or a list of columns, which become a dict of arrays by name, also a list of one. Numbers,
+    lists of equal length and images of equal size become `BlockArray`, read block by block and written to disk once.
+    Texts are read at once, and become arrays of `bytes` objects in UTF-8.
     Raises: DataError: if a column is missing, the first row has a null or an object other than these, or ``dataset`` is
     empty, a stream, or a dict of splits. Later rows unlike the first raise it when they are read.
     """
@@ -56,6 +56,7 @@ def columns(
 
 
 def _column(dataset: Any, name: str) -> Any:
+    """Return the column ``name`` as an array of texts, or as a `BlockArray` of which only the first row is read now."""
     first = _read_block(dataset, name, 0, 1)
     if sources.is_text(first):
         return np.concatenate(list(_blocks(dataset, name, first)))
@@ -65,6 +66,10 @@ def _column(dataset: Any, name: str) -> Any:
 
 
 def _blocks(dataset: Any, name: str, first: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield the column ``name`` in blocks of 1024 rows; ``first`` is an array with its first row.
+
+    Raises DataError if a block has another shape of rows or another type than the first row.
+    """
     for start in range(0, len(dataset), BLOCK_ROWS):
         block = _read_block(dataset, name, start, start + BLOCK_ROWS)
         if block.shape[1:] != first.shape[1:] or block.dtype != first.dtype:
@@ -76,6 +81,10 @@ def _blocks(dataset: Any, name: str, first: np.ndarray[Any, Any]) -> Iterator[np
 
 
 def _read_block(dataset: Any, name: str, start: int, stop: int) -> np.ndarray[Any, Any]:
+    """Return rows ``start`` to ``stop`` (exclusive) of a column as an array, with texts as `bytes` objects.
+
+    Raises DataError for nulls, lists of several lengths and objects that are neither numbers nor texts.
+    """
     # As NumPy arrays, nulls of numbers could not be told from NaN.
     if dataset.with_format("arrow")[start:stop].column(name).null_count:
         raise DataError(

@@ -57,7 +57,7 @@ class Batches(NamedTuple):
         """Return the first ``count`` batches of a chunk as tensors.
 
         ``size`` is the batch size, ``seed`` the trial's seed, of which 31 bits are kept, and ``first`` the number of
-        the first of the batches, counted from the trial's beginning.
+        the first of the batches, counted from the trial's beginning. The result's ``order`` is that of the whole chunk.
         """
         return cls(
             chunk.tensors,
@@ -66,7 +66,10 @@ class Batches(NamedTuple):
         )
 
     def rows(self, i: tf.Tensor) -> tf.Tensor:
-        """Return the row numbers, within the chunk, of batch ``i`` (from 0); the last batch may have fewer."""
+        """Return the row numbers, within the chunk, of batch ``i`` (from 0 at the chunk's first batch).
+
+        The last batch may have fewer. For use in a graph.
+        """
         return self.order[i * self.size : (i + 1) * self.size]
 
 
@@ -92,13 +95,14 @@ class ChunkPrefetcher:
     def __init__(self, make: Callable[[Pass], Iterator[Chunk]]) -> None:
         self._make = make
         self._pool = ThreadPoolExecutor(1, "data")
+        # the following pass, if it was begun: see `_begin`
         self._begun: tuple[Pass, Iterator[Chunk], Future[Chunk | None]] | None = None
 
     def chunks(self, which: Pass) -> Iterator[Chunk]:
         """Yield the chunks of a pass, each prepared in a thread while the one before it is used.
 
-        At the end of a shuffled pass, the first chunk of the following pass is begun, and used if that pass is asked
-        for next.
+        Waits for a chunk that is not ready. When a caller has read a shuffled pass to its end, the first chunk of the
+        following pass is begun, and used if that pass is asked for next. An error of making a chunk is raised here.
         """
         _, chunks, coming = self._begin(which)
         self._begun = None
@@ -110,6 +114,10 @@ class ChunkPrefetcher:
             self._begun = self._begin(replace(which, number=which.number + 1, skipped=0))
 
     def _begin(self, which: Pass) -> tuple[Pass, Iterator[Chunk], Future[Chunk | None]]:
+        """Return a pass, its chunks and the future of the first one, which gives None if there is no chunk.
+
+        It is the pass that was begun before, if that is this one; otherwise a thread begins with its first chunk.
+        """
         if self._begun is not None and self._begun[0] == which:
             return self._begun
         self._begun = None  # the beginning of another pass, which will not be used
@@ -120,7 +128,8 @@ class ChunkPrefetcher:
 def split_by_batch_size(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
     """Split chunks so that all batches of a chunk have one size; a smaller batch at the end becomes a chunk of its own.
 
-    Training in several processes needs this, because one collective sum supports only one shape.
+    Chunks without examples are dropped. Training in several processes needs this, because one collective sum supports
+    only one shape.
     """
     for chunk in chunks:
         whole = len(chunk.order) // batch_size * batch_size
@@ -135,7 +144,7 @@ def count_updates(size: int, batch_size: int) -> int:
 
 
 def choose_chunk_rows(row_bytes: int, batch_size: int) -> int:
-    """Return the number of rows of a chunk of about `CHUNK_BYTES`: a multiple of the batch size, at least one batch."""
+    """Return the number of rows of a chunk of at most 64 MiB: a multiple of the batch size, but at least one batch."""
     return max(CHUNK_BYTES // max(row_bytes, 1) // batch_size, 1) * batch_size
 
 
@@ -148,6 +157,7 @@ def gather_array_rows(leaf: Any, rows: Order, threads: int | None = None) -> np.
     target = residence.allocate_aligned((len(rows), *leaf.shape[1:]), np.dtype(leaf.dtype))
     places = np.argsort(rows, kind="stable")  # positions in `target`, by ascending row of the array
 
+    # Copies the rows of `step` positions, from `places[start]` on.
     def read(start: int, step: int = GATHER_ROWS) -> None:
         some = places[start : start + step]
         target[some] = leaf[rows[some]]
@@ -171,19 +181,20 @@ def place_chunk(size: int, which: Pass, read: Callable[[Order], Any], replicas: 
 
     ``read`` returns the examples at given positions (from 0), as newly made arrays that no other code uses. If
     ``which`` has a share, because this process needs only a part of each batch, only this part is read, and each device
-    gets the examples that it computes.
+    gets the examples that it computes. The order still has an entry for each of the ``size`` examples.
     """
     everything = np.arange(size, dtype=np.int32)
     share = which.share
     if share is None:
-        return Chunk(
-            residence.put_on_devices(read(everything), replicas, given_away=True), everything
-        )
-    if not replicas.several_here:
+        tensors = residence.put_on_devices(read(everything), replicas, given_away=True)
+        return Chunk(tensors, everything)
+    if not replicas.several_here:  # one device: it gets what this process needs
         places, order = share.places(size, which.batch_size)
-        return Chunk(residence.put_on_devices(read(places), replicas, given_away=True), order)
-    each, order = share.arrange_by_replica(size, which.batch_size)
-    return Chunk(residence.put_per_device([read(places) for places in each], replicas), order)
+        tensors = residence.put_on_devices(read(places), replicas, given_away=True)
+        return Chunk(tensors, order)
+    places_by_replica, order = share.arrange_by_replica(size, which.batch_size)
+    parts = [read(places) for places in places_by_replica]
+    return Chunk(residence.put_per_device(parts, replicas), order)
 
 
 def gather_chunk(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> Chunk:
@@ -199,7 +210,7 @@ def gather_chunk(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> C
 
 
 def make_chunk(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Chunk:
-    """Return a chunk with all rows of arrays, in their order.
+    """Return a chunk with all rows of arrays on the devices, in their order.
 
     The tensors may share the memory of ``arrays``, which must not be changed afterwards. If this process has several
     replicas and ``which`` has a share, each replica gets only the rows that it computes; otherwise a share is ignored.
@@ -214,7 +225,10 @@ def make_chunk(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Ch
 
 
 def select_rows(arrays: Any, places: Order) -> Any:
-    """Return the rows of arrays, or of tensors in the host's memory, at the positions ``places``."""
+    """Return copies of the rows of arrays, or of tensors in the host's memory, at the positions ``places``.
+
+    ``arrays`` may be nested; those of tensors are tensors, all others NumPy arrays.
+    """
 
     def some(leaf: Any) -> Any:
         if isinstance(leaf, tf.Tensor):
@@ -226,7 +240,10 @@ def select_rows(arrays: Any, places: Order) -> Any:
 
 
 def get_batch_specs(example: Any) -> Any:
-    """Return the tensor specs of batches like the batch ``example``, but with any number of rows."""
+    """Return the tensor specs of batches like the batch ``example``, but with any number of rows.
+
+    They have its structure, and the types and other axes of its arrays.
+    """
 
     def of(leaf: Any) -> tf.TensorSpec:
         return tf.TensorSpec([None, *leaf.shape[1:]], tf.as_dtype(leaf.dtype))
@@ -241,7 +258,10 @@ def unpack_example(example: Any) -> tuple[Any, Any, Any]:
 
 
 def gather_examples(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
-    """Gather ``rows`` of (x,), (x, y) or (x, y, sample_weight); return x, y and sample_weight, None if missing."""
+    """Return ``rows`` of the tensors (x,), (x, y) or (x, y, sample_weight) as (x, y, sample_weight), None if missing.
+
+    For use in a graph.
+    """
     return unpack_example(tf.nest.map_structure(lambda leaf: residence.gather(leaf, rows), tensors))
 
 
@@ -265,7 +285,7 @@ class Examples(ABC):
     """The order of its passes, set by `visit`."""
 
     def visit(self, visits: Visits) -> None:
-        """Set the order in which the following passes visit the examples.
+        """Set the order in which the following passes visit the examples: shuffled or not, and with which buffer.
 
         Raises: DataError: if a shuffle buffer is set and this kind of data has none.
         """
@@ -282,12 +302,12 @@ class Examples(ABC):
     def count(self, extent: Extent) -> None:  # noqa: B027  # others know their size
         """Count the examples of a stream of unknown size, as far as a trial with this ``extent`` reads it.
 
-        Do nothing for data of known size. The result is stored in `size`.
+        The stream is read for this, and the result stored in `size`. Do nothing for data of known size.
         """
 
     @abstractmethod
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
-        """Yield arrays that identify the data, such as its examples in blocks.
+        """Yield arrays that identify the data, such as its examples in blocks, for a fingerprint.
 
         Yield None in place of arrays that are too expensive to read.
         """
@@ -300,7 +320,8 @@ class Examples(ABC):
         """Return how many batches of two sizes are needed so that both cover the same first examples.
 
         The first number counts batches of ``large`` examples, the second those of ``small``, a divisor of ``large``.
-        The numbers are equal if the two sizes cut no batch of this data differently.
+        Here, both cover the first ``large`` examples, or all if there are fewer. The numbers are equal if the two sizes
+        cut no batch of this data differently.
         """
         return 1, count_updates(min(large, self.size), small)
 
@@ -340,8 +361,9 @@ class Examples(ABC):
     ) -> Iterator[Chunk]:
         """Return an iterator over the chunks of pass ``number`` (from 1) without its first ``skipped`` batches.
 
-        The order depends only on (seed, number); without a seed, or if shuffling is off, it is the original order. With
-        a ``share``, data that is too large to stay on the devices is read only as far as this process needs it.
+        ``batch_size`` tells where the batches begin; it does not cut the chunks into batches. The order depends only on
+        (seed, number); without a seed, or if shuffling is off, it is the original order. With a ``share``, data that is
+        too large to stay on the devices is read only as far as this process needs it.
         """
         return self._pass(
             Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share)
@@ -378,7 +400,8 @@ class Walk:
         """Start before update 0; read nothing yet.
 
         ``seed`` orders the passes. ``steps`` is the number of updates per epoch; None for one pass per epoch. ``share``
-        is the part of each batch that this process needs; None for all of it.
+        is the part of each batch that this process needs; None for all of it. `per_pass` and `per_epoch` are the
+        numbers of updates of a pass and of an epoch.
         """
         self.data = data
         self.batch_size = batch_size
@@ -404,7 +427,7 @@ class Walk:
         seed: int,
         share: Share | None = None,
     ) -> Walk:
-        """Return the walk of a trial, whose epochs are passes unless ``steps_per_epoch`` is set.
+        """Return the walk of a trial, whose epochs are passes unless ``steps_per_epoch`` is set; read nothing yet.
 
         Raises: TypeError: if ``steps_per_epoch`` is not a whole number. ValueError: if it is out of bounds.
         """
@@ -423,21 +446,18 @@ class Walk:
         update = self.first_update(number)
         last = self.first_update(number + 1)
         while update < last:
-            left_over, self._left_over = self._left_over, None
+            present, self._left_over = self._left_over, None
             # the data continues elsewhere, or with a new pass
             if self._next != update or update % self.per_pass == 0:
-                left_over = None
+                present = None
                 self._rest = self._read_from(update)
-            chunk, self._left_over = split_chunk(
-                left_over or next(self._rest), self.batch_size, last - update
-            )
+            if present is None:
+                present = next(self._rest)
+            chunk, self._left_over = split_chunk(present, self.batch_size, last - update)
             update = self._next = update + count_updates(len(chunk.order), self.batch_size)
             yield chunk
             # large; the next one may be read while these are not needed any more
-            del (
-                left_over,
-                chunk,
-            )
+            del present, chunk
             if update % self.per_pass == 0:
                 # runs to the end of the pass, where the next pass's first chunk is prepared
                 next(self._rest, None)
@@ -457,7 +477,8 @@ class Walk:
     def offset_in_pass(self, epoch: int) -> int:
         """Return the number of batches between the beginning of a pass and the beginning of ``epoch`` (from 1).
 
-        Epochs with the same offset have the same numbers of chunks, batches and examples.
+        The pass is that in which the epoch begins. Epochs with the same offset have the same numbers of chunks, batches
+        and examples.
         """
         return self.first_update(epoch) % self.per_pass
 
@@ -466,6 +487,7 @@ class Walk:
         return epochs * self.per_epoch / self.per_pass
 
     def _read_from(self, update: int) -> Iterator[Chunk]:
+        """Return the chunks from update ``update`` (from 0) to the end of its pass."""
         number, skipped = divmod(update, self.per_pass)
         return self.data.chunks(self.batch_size, self.seed, number + 1, skipped, self.share)
 
@@ -496,23 +518,25 @@ class HeldOut:
     ) -> HeldOut | None:
         """Return the validation data of a trial, as ``validation_steps`` and ``validation_batch_size`` select it.
 
-        ``batch_size`` is the training's; by default, validation has the same, but at least 256. Returns None if
-        ``split`` is None, but checks the parameters.
+        ``split`` has all the validation data. ``batch_size`` is the training's; by default, validation has the same,
+        but at least 256. ``parts`` is into how many parts each batch is cut; with several, ``share`` is ignored.
+        Returns None if ``split`` is None, but checks the parameters.
         Raises: TypeError: if a parameter is not a whole number. ValueError: if one is out of bounds, or there are fewer
         batches than ``validation_steps``.
         """
         size = get_validation_batch_size(hp, batch_size)
+        steps = None
         if "validation_steps" in hp:
             steps = hp.integer("validation_steps", standard=True)
-        else:
-            steps = None
         if split is None:
             return None
-        if steps is not None and steps > (there := split.updates(size)):
-            raise ValueError(
-                f"validation_steps is {steps}, but the validation data are {there} batches of {size} "
-                "(validation_batch_size); leave it out for all of them"
-            )
+        if steps is not None:
+            batches = split.updates(size)
+            if steps > batches:
+                raise ValueError(
+                    f"validation_steps is {steps}, but the validation data are {batches} batches of {size} "
+                    "(validation_batch_size); leave it out for all of them"
+                )
         return replace(cls.all_of(hp, split, batch_size, parts, share), steps=steps)
 
     @classmethod
@@ -526,24 +550,28 @@ class HeldOut:
     ) -> HeldOut:
         """Return a data set, such as the test data, with all its batches, even if ``validation_steps`` is set.
 
-        ``batch_size`` is the training's; ``validation_batch_size`` is by default the same, but at least 256. With
-        several ``parts``, ``share`` is ignored.
+        ``batch_size`` is the training's; ``validation_batch_size`` is by default the same, but at least 256. ``parts``
+        is into how many parts each batch is cut; with several, ``share`` is ignored.
         Raises: TypeError: if ``validation_batch_size`` is not a whole number. ValueError: if it is out of bounds.
         """
         size = get_validation_batch_size(hp, batch_size)
-        # `validation_steps` counts batches of `size`, so that another size would select other examples.
+        # Only a default may be replaced by the training's size (`in_training_batches`). `validation_steps` counts
+        # batches of `size`, so that another size would select other examples.
         asked = "validation_batch_size" in hp or "validation_steps" in hp
-        if asked or size == batch_size:
-            as_trained = None
-        else:
-            as_trained = batch_size
-        return cls(split, size, None, parts, share if parts == 1 else None, as_trained)
+        as_trained = None if asked or size == batch_size else batch_size
+        return cls(
+            split,
+            size,
+            parts=parts,
+            share=share if parts == 1 else None,
+            as_trained=as_trained,
+        )
 
     @property
     def in_training_batches(self) -> HeldOut:
         """The same data in batches of the training's size, as `Model.fit` validates.
 
-        Unchanged if ``validation_batch_size`` or ``validation_steps`` is set.
+        Unchanged if ``validation_batch_size`` or ``validation_steps`` is set, or the sizes are the same.
         """
         if self.as_trained is None:
             return self
@@ -571,8 +599,8 @@ class HeldOut:
     def first_batch(self, epoch: int) -> int:
         """Return the number of the first part that is evaluated after ``epoch``; random draws are seeded by it.
 
-        A part is a batch of `part_size` examples. The number is ``epoch`` times the number of parts of all the data,
-        even if only the first `steps` batches are evaluated, modulo 2**30.
+        A part is a batch of `part_size` examples. The number is ``epoch`` (from 1) times the number of parts of all the
+        data, even if only the first `steps` batches are evaluated, modulo 2**30.
         """
         return epoch * self.split.updates(self.part_size) % MOST_BATCHES
 
@@ -606,7 +634,10 @@ def get_validation_batch_size(hp: Hyperparameters, batch_size: int) -> int:
 
 
 def split_chunk(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk | None]:
-    """Split a chunk after its first ``count`` batches; return both parts, the second None if there is no rest."""
+    """Split a chunk after its first ``count`` batches; return both parts, the second None if there is no rest.
+
+    Both share the tensors of the chunk; a chunk without a rest is returned itself.
+    """
     rows = count * batch_size
     if len(chunk.order) <= rows:
         return chunk, None
@@ -614,9 +645,9 @@ def split_chunk(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk
 
 
 def take_batches(chunks: Iterator[Chunk], batch_size: int, count: int) -> Iterator[Chunk]:
-    """Yield chunks with the first ``count`` batches of ``chunks``; the last chunk may be cut.
+    """Yield chunks with the first ``count`` batches of ``chunks``, and read no more of them; the last may be cut.
 
-    Raises: RuntimeError: if there are fewer batches.
+    Raises: RuntimeError: if there are fewer batches, after all of them were yielded.
     """
     while count:  # if `chunks` ends, Python turns the StopIteration of `next` into RuntimeError
         chunk, _ = split_chunk(next(chunks), batch_size, count)
