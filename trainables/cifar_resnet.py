@@ -63,7 +63,7 @@ class CifarResNet(KerasTrainable):
         )
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
-        """Flip about half of the images, chosen at random, and shift all of them at random by a few pixels.
+        """Flip about half of the images left to right, chosen at random, and shift all at random by a few pixels.
 
         They are shifted by at most 2, 4 or 6 pixels if ``augmentation`` is "low", "medium" or "high". They are
         unchanged if it is "none" or missing.

@@ -266,7 +266,7 @@ def _is_condition_met(
 ) -> bool:
     """Return whether the ``if`` of a schema's rule is true for the mapping at a path, which has the keys ``given``.
 
-    Only required keys, fixed values and ``not`` are understood. A key that the text does not have has no fixed value.
+    Only required keys, fixed values and ``not`` are understood. A fixed value is not met if the text has no such key.
     """
     if not set(condition.get("required", ())) <= given:
         return False
@@ -406,9 +406,9 @@ def _make_parameter_proposal(name: str, inner: str) -> Proposal:
 
 
 def _propose_parameters_of_file(outline: Outline, but: str = "") -> Iterator[Proposal]:
-    """Propose the dotted names of the parameters in the file, except the parameter ``but``; "" excludes none.
+    """Propose the dotted names of the parameters in the file, except ``but``; "" excludes none.
 
-    A parameter whose name begins the name of ``but``, up to a dot, is left out as well.
+    Names that would contain ``but``, such as ``head`` for ``head.units``, are left out as well.
     """
     for name in _find_parameters(outline):
         if name != but and not but.startswith(f"{name}."):
@@ -741,7 +741,10 @@ def _complete_expression(outline: Outline, known: Known) -> Completion | None:
 
 
 def _list_metrics(outline: Outline, known: Known) -> list[str]:
-    """Return the names of the metrics that the file has, then those that the trainable reports, each once."""
+    """Return the names of the metrics that the file has, then those that the trainable reports, each once.
+
+    They have no quotes.
+    """
     named = [
         text
         for path, text in outline.values.items()

@@ -310,8 +310,8 @@ class _Reader:
     def _find_scalar_end(self, at: int, plain: re.Pattern[str]) -> int:
         """Return where the scalar at an offset ends in its line, without trailing spaces and comments.
 
-        ``plain`` matches one without quotes. One that begins with a quote ends after the closing quote, or else with
-        its line. Returns the offset itself if no scalar begins there.
+        ``plain`` matches one without quotes, and so decides which characters end it. One that begins with a quote ends
+        after the closing quote, or else with its line. Returns the offset itself if no scalar begins there.
         """
         found = (_QUOTED if self._text[at] in "'\"" else plain).match(self._text, at)
         return at + len(found[0].rstrip(" \t\r")) if found else at
@@ -326,7 +326,8 @@ class _Reader:
         if found is None:
             return end
         for line in found[0].split("\n")[1:]:
-            if line.strip(" \t\r") and len(line) - len(line.lstrip(" ")) <= column:
+            indentation = len(line) - len(line.lstrip(" "))
+            if line.strip(" \t\r") and indentation <= column:
                 return end
         return self._find_line_end(found.end())
 
@@ -452,8 +453,8 @@ class _Reader:
     def _check_closed(self, start: int) -> None:
         """Raise `_Unclosed` if the line that begins at ``start`` looks like a key or an item of the outer block.
 
-        So does a line with a key, a dash or a single word that is not indented further than the key before the
-        brackets.
+        Such a line is not indented further than the key before the brackets, and begins with a key or a dash, or is a
+        single word.
         """
         content = self._skip_spaces(start)
         if content - start > self._brackets_column:  # such lines belong to the brackets
@@ -478,7 +479,7 @@ class _Reader:
         in_flow: bool = False,
         needs_space: bool = False,
     ) -> None:
-        """Store what can be typed at the cursor, as the outline's place."""
+        """Store what can be typed at the cursor as the outline's place, instead of any other; see `Place`."""
         self._outline.place = Place(
             kind=kind, path=path, start=start, end=end, in_flow=in_flow, needs_space=needs_space
         )

@@ -999,7 +999,7 @@ def serve(
 
 
 def is_own_error(record: logging.LogRecord) -> bool:
-    """Return whether a log record of aiohttp should be shown: unless it is about a request that is no valid HTTP.
+    """Return False for a log record of aiohttp that is about a request that is no valid HTTP, and True for all others.
 
     Such a request is refused, and a terminal need not show it. This is a filter of the logger.
     """

@@ -222,8 +222,8 @@ class BatchReader:
         """Yield the batches with the indices ``numbers`` in pass ``number`` (from 1), in this order.
 
         A batch is a tuple (x,), (x, y) or (x, y, sample_weight) of copied arrays. If ``seed`` is None, they are the
-        batches of the original data set. Several workers read some batches ahead; their pool is made at the first need
-        and kept.
+        batches of the original data set, whatever ``number`` is. Several workers read some batches ahead; their pool is
+        made at the first need and kept.
         Raises: DataError: if a batch has another form, or arrays that cannot be trained on.
         """
         given = self._dataset.given

@@ -73,8 +73,8 @@ class ArraySplit(Examples):
     def part(self, rows: Order) -> ArraySplit:
         """Return a data set that visits only ``rows``, which are indices into all rows, and shares the arrays.
 
-        Only the result's `size`, passes and `spread_examples` are limited to them. Its
-        `examples`, `targets`, `some_targets`, `leaves` and `read_content` still refer to all rows.
+        Only the result's `size`, passes and `spread_examples` are limited to them. Its `examples`, `targets`,
+        `some_targets`, `leaves` and `read_content` still refer to all rows.
         """
         part = copy.copy(self)
         part._rows = rows

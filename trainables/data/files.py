@@ -78,7 +78,10 @@ class Records:
         return found
 
     def _reader(self, file: int) -> Any:
-        """Return the open reader of the file with this number; of more than 64, close that not used for the longest."""
+        """Return a reader of the file with this number, which is opened if necessary.
+
+        If more than 64 are open then, the one that was not used for the longest time is given up.
+        """
         if file not in self._open:
             self._open[file] = tensorflow_private.tf_record_random_reader(self.files[file])
             if len(self._open) > OPEN_FILES:

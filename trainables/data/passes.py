@@ -151,8 +151,9 @@ def choose_chunk_rows(row_bytes: int, batch_size: int) -> int:
 def gather_array_rows(leaf: Any, rows: Order, threads: int | None = None) -> np.ndarray[Any, Any]:
     """Return an aligned copy of rows of an array, in the order of ``rows``.
 
-    The array is read in ascending order, which suits memory maps and disks. NumPy arrays with large rows are read by
-    several ``threads`` (by default as many as the trial has CPUs); other objects, and small rows, by one.
+    The array is read in ascending order, which suits memory maps and disks. At least 4 MiB of a NumPy array, and beyond
+    256 rows at least about 16 KiB a row, are read by several ``threads`` (by default as many as the trial has CPUs);
+    fewer bytes, smaller rows and other objects by one.
     """
     target = residence.allocate_aligned((len(rows), *leaf.shape[1:]), np.dtype(leaf.dtype))
     places = np.argsort(rows, kind="stable")  # positions in `target`, by ascending row of the array
@@ -164,7 +165,6 @@ def gather_array_rows(leaf: Any, rows: Order, threads: int | None = None) -> np.
 
     if threads is None:
         threads = tf.config.threading.get_inter_op_parallelism_threads()
-    # At least 4 MiB and, with more than 256 rows, at least about 16 KiB a row.
     large = target.nbytes >= THREADED_BYTES * max(1, len(rows) // MANY_ROWS)
     if threads > 1 and isinstance(leaf, np.ndarray) and large:
         step = min(-(-len(rows) // threads), GATHER_ROWS)
