@@ -291,7 +291,10 @@ def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Respon
     origin, ancestors = request.query.get("origin", ""), request.query.getall("ancestor", [])
     wrong = access.find_wrong_origin([origin, *ancestors])
     if wrong is not None or len(ancestors) > access.MOST_ANCESTORS:
-        what = f"the page cannot be shown in a frame of {printable(wrong or 'so many pages')[:100]}"
+        around = "so many pages"
+        if wrong is not None:
+            around = printable(wrong)[:100] or "a page without an origin"
+        what = f"the page cannot be shown in a frame of {around}"
         return _refuse(
             request, Refusal(400, f"{what}; open it in a tab, or with python -m sweep ui")
         )

@@ -142,6 +142,16 @@ def test_many_ancestors_are_refused(project: Path) -> None:
             client, make_pass("the-token"), *(f"https://a{number}.example" for number in range(9))
         )
         assert answer.status == 400
+        assert "in a frame of so many pages" in await answer.text()
+
+    visit(work, Frames())
+
+
+def test_a_missing_origin_is_not_said_to_be_many_pages(project: Path) -> None:
+    async def work(client: Client) -> None:
+        answer = await bring(client, make_pass("the-token"), origin="")
+        assert answer.status == 400
+        assert "in a frame of a page without an origin" in await answer.text()
 
     visit(work, Frames())
 
