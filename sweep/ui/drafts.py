@@ -51,7 +51,8 @@ def write_template(trainables: KnownTrainables, file: str) -> str:
     found = trainables.found or {}
     for trainable in [*found][:MOST_TRIED]:
         trainables.read(trainable, file)
-        text = _fill_template(trainable, trainables.find(trainable)[0].metrics or ())
+        known, _ = trainables.find(trainable)
+        text = _fill_template(trainable, known.metrics)
         if not check_draft(text, file).mistakes:
             return text
     return _fill_template(EXAMPLE, ())
@@ -167,7 +168,7 @@ def _place_mistake(mistake: Mistake, text: str) -> DraftMistake:
     If that has no line, the line is that of the top-level key in it, or 0 if the draft does not have this key. The
     column is 1 if it is not known.
     """
-    place = _PLACE.match(mistake.where)
+    place = _PLACE.match(mistake.where)  # such as "FILE:LINE:COLUMN: KEY"
     if place is None:  # such as "FILE: KEY", for a mistake that is found after the file was parsed
         path = mistake.where.partition(": ")[2] or mistake.where
         return DraftMistake(line=_find_key(path, text), column=1, path=path, mistake=mistake)

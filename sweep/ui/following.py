@@ -98,12 +98,12 @@ class LineIndex:
         with self._path.open("rb") as file:
             file.seek(start)
             while lines < self.lines:
-                block = file.readlines(BLOCK_BYTES)[: self.lines - lines]
-                if not block:  # the file was cut after the lines were counted
+                counted = file.readlines(BLOCK_BYTES)[: self.lines - lines]
+                if not counted:  # the file was cut after the lines were counted
                     return
                 # the reading may have begun some lines before those that are wanted
-                fresh = block[max(after - lines, 0) :]
-                lines += len(block)
+                fresh = counted[max(after - lines, 0) :]
+                lines += len(counted)
                 if fresh:
                     yield lines, [line.rstrip(b"\n") for line in fresh]
 

@@ -226,7 +226,7 @@ def parquet(
         raise DataError(f"{pattern}: none of its {len(row_counts)} files has a row")
     first_name = next(name for name, count in row_counts.items() if count)
 
-    def rows(columns: list[str], dtype: str | None) -> BlockArray:
+    def make_array(columns: list[str], dtype: str | None) -> BlockArray:
         """Return the array of some columns, cast to `dtype` if there is one; only the first row is read now."""
         with pq.ParquetFile(first_name, memory_map=True) as file:
             first = _convert_to_matrix(
@@ -243,6 +243,7 @@ def parquet(
                 for batch in file.iter_batches(rows_at_once, columns=columns):
                     yield _convert_to_matrix(batch, columns, name)
 
+        # Yields the whole array, when it is written to disk.
         def blocks() -> Iterator[np.ndarray[Any, Any]]:
             for name in row_counts:
                 for block in read_file(name):
@@ -256,8 +257,8 @@ def parquet(
 
         return BlockArray((size,) if flat else (size, first.shape[1]), kind, blocks)
 
-    others = [rows([column], None) for column in all_columns[len(columns) :]]
-    return (rows(columns, dtype), *others)
+    others = [make_array([column], None) for column in all_columns[len(columns) :]]
+    return (make_array(columns, dtype), *others)
 
 
 def _count_parquet_rows(name: str, columns: Sequence[str]) -> int:
@@ -336,20 +337,7 @@ def image_folder(
     `SUFFIXES`, or no image is in the part. An image that cannot be decoded raises it only when it is read.
     """
     root = Path(path)
-    names = classes(root)
-    labelled = []  # all files, with their labels
-    for label, name in enumerate(names):
-        for file in sorted((root / name).iterdir()):
-            if file.is_file():
-                labelled.append((file, label))
-    others = []
-    for file, _ in labelled:
-        if file.suffix.lower() not in SUFFIXES:
-            others.append(str(file))
-    if others:
-        raise DataError(
-            f"{others[0]} and {len(others) - 1} more are no images, expected {', '.join(SUFFIXES)}"
-        )
+    labelled = _list_image_files(root)
     taken = []  # those in the part
     for file, label in labelled:
         if part[0] <= _hash_name(file.relative_to(root)) < part[1]:
@@ -360,7 +348,30 @@ def image_folder(
         )
     images = Images(tuple(file for file, _ in taken), (*size, channels))
     labels = np.array([label for _, label in taken], np.int32)
-    return (BlockArray(images.shape, images.dtype, images.blocks) if keep else images), labels
+    if keep:
+        return BlockArray(images.shape, images.dtype, images.blocks), labels
+    return images, labels
+
+
+def _list_image_files(root: Path) -> list[tuple[Path, int]]:
+    """Return the files in the sub-folders of an image folder, sorted by path, each with the label of its sub-folder.
+
+    Raises DataError if the folder is missing or has no sub-folders, or a file has another ending than `SUFFIXES`.
+    """
+    found = []
+    others = []
+    for label, name in enumerate(classes(root)):
+        for file in sorted((root / name).iterdir()):
+            if not file.is_file():
+                continue
+            found.append((file, label))
+            if file.suffix.lower() not in SUFFIXES:
+                others.append(str(file))
+    if others:
+        raise DataError(
+            f"{others[0]} and {len(others) - 1} more are no images, expected {', '.join(SUFFIXES)}"
+        )
+    return found
 
 
 def classes(path: str | Path) -> tuple[str, ...]:
@@ -440,6 +451,10 @@ class Images:
             yield self[start : start + step]
 
     def _decode(self, file: tf.Tensor) -> tf.Tensor:
+        """Return the image in the file with this name as uint8 of this array's height, width and channels.
+
+        An image of another size is resized. Raises `tf.errors.OpError` if the file cannot be read or decoded.
+        """
         height, width, channels = self.shape[1:]
         image = tf.io.decode_image(
             tf.io.read_file(file), channels=channels, expand_animations=False
@@ -450,6 +465,7 @@ class Images:
         return tf.ensure_shape(image, self.shape[1:])
 
     def _find_undecodable(self, files: np.ndarray[Any, Any]) -> str:
+        """Return the name of the first of these files that cannot be decoded, for an error message."""
         for file in files:
             try:
                 self._decode(tf.constant(file))
@@ -465,6 +481,7 @@ def _hash_name(file: Path) -> float:
 
 
 def _find_files(pattern: str) -> list[str]:
+    """Return the sorted names of the files that match a glob pattern. Raises DataError if there are none."""
     files = sorted(glob.glob(pattern))  # noqa: PTH207 - the pattern may be absolute
     if not files:
         raise DataError(f"no file matches {pattern!r}")

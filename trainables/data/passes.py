@@ -106,7 +106,7 @@ class ChunkPrefetcher:
         """
         _, chunks, coming = self._begin(which)
         self._begun = None
-        while (chunk := coming.result()) is not None:
+        while (chunk := coming.result()) is not None:  # None: there are no more
             coming = self._pool.submit(next, chunks, None)
             yield chunk
             del chunk  # large; do not keep it while waiting for the next one
