@@ -58,7 +58,9 @@ UNIT = FloatDistribution(0.0, 1.0)
 def make_distribution(domain: Domain) -> BaseDistribution:
     """Return Optuna's distribution for a domain, or `UNIT` if Optuna has no equivalent.
 
-    The choices of a categorical distribution are the keys of the values, which are JSON.
+    Optuna has none for choices with probabilities, for quanta on a log scale, and for normal, log-normal and beta
+    distributions. Constant and tied domains get `UNIT` as well. The choices of a categorical distribution are the keys
+    of the values, which are JSON. Bounds are moved inwards to multiples of the quantum.
     """
     match domain:
         case Categorical(probabilities=None):
@@ -80,6 +82,7 @@ def encode_value(domain: Domain, value: Value) -> Any:
     """Convert a value to what Optuna stores for it, in the distribution that `make_distribution` returns.
 
     That is JSON text for a choice, a number from 0 to 1 for the distribution `UNIT`, and otherwise the value itself.
+    The value is not checked, except for `UNIT`, where the errors are those of `to_unit`.
     """
     known = make_distribution(domain)
     if isinstance(known, CategoricalDistribution):
@@ -92,7 +95,7 @@ def encode_value(domain: Domain, value: Value) -> Any:
 def draw_value(trial: Trial, parameter: Parameter) -> Value:
     """Return the value that Optuna's sampler chooses for a parameter of a trial.
 
-    Optuna records the choice in ``trial``.
+    Optuna records the choice in ``trial``. Raises TypeError for a tied parameter.
     """
     name = parameter.name
     domain = parameter.domain
@@ -122,7 +125,9 @@ def build_sampler(
 ) -> BaseSampler:
     """Return a new sampler of ``method`` for one trial, seeded by ``seed``.
 
-    ``objectives`` is the number of objectives, ``trials`` the number of trials in the study.
+    The other arguments matter for tpe only. ``objectives`` is the number of objectives: with one, parameters are
+    modelled jointly, otherwise each on its own. ``trials`` is the number of trials in the study: the more there are,
+    the less the author's beliefs count.
     """
     match method:
         case "tpe":
@@ -163,9 +168,10 @@ class TPESampler(samplers.TPESampler):
             group=group,
             constant_liar=True,  # running trials count as bad, so that concurrent workers get different points
         )
+        # distributions of the parameters that are drawn jointly; None if Optuna must find out which these are
         self._common = list_common_distributions(space) if multivariate and not group else None
         self._believed = {one.name: one for one in space.parameters if one.belief is not None}
-        self._trials = trials
+        self._trials = trials  # the number of trials in the study
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
@@ -177,9 +183,10 @@ class TPESampler(samplers.TPESampler):
     def _compute_acquisition_func(
         self, samples: dict[str, Any], mpe_below: Any, mpe_above: Any
     ) -> Any:
-        """Return the value of each sample, as Optuna does, with the author's beliefs as a further factor.
+        """Return the logarithm of each sample's acquisition, as Optuna does, with the author's beliefs as a factor.
 
-        ``samples`` has the samples' numbers by parameter.
+        ``samples`` has an array by the name of the parameter, with a number for each sample in Optuna's internal
+        representation. ``mpe_below`` and ``mpe_above`` are Optuna's estimates of the densities of good and bad trials.
         """
         found = super()._compute_acquisition_func(samples, mpe_below, mpe_above)
         for name, numbers in samples.items():
@@ -200,8 +207,8 @@ class TPESampler(samplers.TPESampler):
 def _decode_value(domain: Domain, known: BaseDistribution, number: float) -> Value:
     """Convert a number in Optuna's internal representation to a value.
 
-    ``known`` is the distribution of ``domain`` (`make_distribution`). The number is an index for choices, and between 0
-    and 1 for values that Optuna cannot draw.
+    ``known`` is the distribution of ``domain`` (`make_distribution`). The number is an index for choices, a number from
+    0 to 1 for domains that Optuna cannot draw (`UNIT`), and otherwise the value itself.
     """
     if isinstance(known, CategoricalDistribution):
         return (list_choices(domain) or ())[int(number)]
@@ -234,7 +241,8 @@ class NSGAIISampler(samplers.NSGAIISampler):
 def list_common_distributions(space: Space) -> dict[str, BaseDistribution]:
     """Return the distributions of the parameters that vary in every trial, by name, in alphabetical order.
 
-    Optuna draws them in this order. Conditional, constant and tied parameters are left out, and those with one value.
+    Optuna draws them in this order. Conditional, constant and tied parameters are left out, and those whose
+    distribution has a single value.
     """
     known = {}
     for p in space.parameters:
@@ -271,20 +279,23 @@ class OptunaSearcher:
         self._objectives = objectives
         self._seed = seed
         self._ledger = Ledger()
-        self._tried: set[str] = set()
+        self._tried: set[str] = set()  # keys of the configurations of all started trials
         self._past: list[Record] = []  # trials of other sweeps
         self._reset_study()
 
     def _reset_study(self) -> None:
-        """Replace the study by an empty one; all trials, of this sweep and of others, must be added again."""
+        """Replace the study by an empty one; the caller must add all trials, of this sweep and of others, again.
+
+        What is known of the trials' numbers in the study, of their changes and of the ranges of losses is forgotten.
+        """
         objectives = self._objectives
         self._storage = SearcherStorage(
             [StudyDirection[objective.goal.upper()] for objective in objectives]
         )
         # by number in the study; those of other sweeps come first
         self._known: list[tuple[_AskedPoint, Record]] = []
-        # in the study, by trial; trials of another space have none
-        self._numbers: dict[int, int] = {}
+        # numbers in the study of this sweep's trials, by their numbers in the sweep; trials of another space have none
+        self._study_numbers: dict[int, int] = {}
         # numbers in the study of trials that have changed since its last update
         self._stale: set[int] = set()
         # numbers in the study of trials whose values depend on the worst trial
@@ -297,9 +308,10 @@ class OptunaSearcher:
         return self._learn_past(records)
 
     def _learn_past(self, past: Iterable[Record]) -> int:
-        """Add those trials of other sweeps that fit the present space, and return their number.
+        """Add those trials of other sweeps that fit the present space (`Space.adopt`), and return their number.
 
-        One that has ended with metrics (`JUDGED`) is left out if a final value of an objective is absent or not finite.
+        A completed, infeasible or pruned trial is left out if the last value of an objective is absent, NaN or
+        infinite.
         """
         before = len(self._known)
         for record in past:
@@ -313,7 +325,8 @@ class OptunaSearcher:
     def change_space(self, space: Space) -> None:
         """Suggest from another space from now on, and learn from all earlier trials that lie in it.
 
-        These are the trials of this sweep, and those of other sweeps that were learned from.
+        These are the trials of this sweep, and those of other sweeps that were learned from. The study is built anew
+        from them. Later events of a trial that is left out are ignored.
         """
         self._space = space
         self._reset_study()
@@ -340,9 +353,9 @@ class OptunaSearcher:
                 self._tried.add(key(trial.params))
                 self._add_started(trial)
             case Reported(trial) | Interrupted(trial) | Ended(trial) if (
-                trial.number in self._numbers
+                trial.number in self._study_numbers
             ):
-                self._mark_changed(self._numbers[trial.number])
+                self._mark_changed(self._study_numbers[trial.number])
             case _:
                 pass
 
@@ -350,7 +363,8 @@ class OptunaSearcher:
         """Return the searcher's Optuna study, brought up to date.
 
         It has the trials of other sweeps, then this sweep's in the order of their start; those that lie in another
-        space are left out. It shares the searcher's storage, so that later suggestions update it.
+        space are left out. It shares the searcher's storage, so that later suggestions update it, until a change of the
+        space begins a new study.
         """
         with silence_optuna():
             return self._update_study(0)
@@ -359,19 +373,22 @@ class OptunaSearcher:
         """Add a trial of this sweep that has started, unless it lies in another space."""
         point = self._encode_trial(record.start)
         if point is not None:
-            self._numbers[record.number] = len(self._known)
+            self._study_numbers[record.number] = len(self._known)
             self._add(point, record)
 
     def _add(self, point: _AskedPoint, record: Record) -> None:
-        """Add a trial with the parameters ``point``; the next `_update_study` writes it to the study."""
+        """Add a trial with the parameters ``point``; the next `_update_study` writes it to the study.
+
+        ``record`` is kept, and is what later updates of the study read the trial's state from.
+        """
         self._known.append((point, record))
         self._mark_changed(len(self._known) - 1)
 
     def _mark_changed(self, number: int) -> None:
         """Record that a trial has changed, so that the next `_update_study` writes it to the study.
 
-        ``number`` is its number in the study. If its loss widens the range of the losses, all trials whose values
-        depend on that range are recorded as well.
+        ``number`` is its number in the study. If it has ended with metrics that meet the constraints, and its loss
+        widens the range of the losses, all trials whose values depend on that range are recorded as well.
         """
         self._stale.add(number)
         record = self._known[number][1]
@@ -385,11 +402,12 @@ class OptunaSearcher:
     def _generate_sampler_draws(self, number: int) -> Generator[Draw]:
         """Yield the sampler's draws for the sweep's trial ``number``, each a new one, up to `_SAMPLER_ATTEMPTS`.
 
-        Each draw needs a new trial in the study, which is removed before the next draw and when the generator is
-        closed.
+        A draw is a function that returns the value of the parameter that it gets. Each draw needs a new trial in the
+        study, which is removed before the next draw and when the generator is closed, together with what the sampler
+        has noted on the study.
         """
         study = self._update_study(number)
-        notes = self._storage.notes
+        notes = self._storage.notes  # attributes that samplers have set on the study
         for _ in range(_SAMPLER_ATTEMPTS):
             trial = study.ask()
             try:
@@ -427,20 +445,21 @@ class OptunaSearcher:
     def _encode_trial(self, event: TrialStarted) -> _AskedPoint | None:
         """Return a started trial's parameters in Optuna's representation; None if they are from another space.
 
-        For nsga2, the result also has the attributes that the sampler sets on a new trial, such as its generation.
+        They are if a drawn parameter that is unconditional is absent, or if a value does not lie in the parameter's
+        domain. Constraints, conditions and unknown names are not checked. For nsga2, the study is updated, and the
+        result also has the attributes that the sampler sets on a new trial, such as its generation.
         """
         point = _AskedPoint()
         for parameter in self._space.parameters:
-            name = parameter.name
-            domain = parameter.domain
-            is_here = name in event.params
-            # a trial of this space has all unconditional parameters, and each of its values lies in the domain
-            if (parameter.drawn and not parameter.when and not is_here) or (
-                is_here and not contains(domain, event.params[name])
-            ):
+            if parameter.name not in event.params:
+                if parameter.drawn and not parameter.when:
+                    return None
+                continue
+            value = event.params[parameter.name]
+            if not contains(parameter.domain, value):
                 return None
-            if is_here and parameter.drawn:
-                point.add(parameter, event.params[name])
+            if parameter.drawn:
+                point.add(parameter, value)
         if self._method == "nsga2":
             with silence_optuna():
                 self._record_sampler_attributes(event.trial, point)
@@ -461,7 +480,11 @@ class OptunaSearcher:
         return point
 
     def _record_sampler_attributes(self, number: int, point: _AskedPoint) -> None:
-        """Store in ``point`` the attributes that the sampler sets on new trial ``number``, such as its generation."""
+        """Store in ``point`` the attributes that the sampler sets on new trial ``number``, such as its generation.
+
+        The study is brought up to date. A new trial is created in it for this and removed again, but what the sampler
+        has noted on the study stays.
+        """
         trial = self._update_study(number).ask()
         _ = trial.relative_params  # `ask` alone samples nothing
         point.notes = self._storage.get_trial(trial.number).system_attrs
@@ -474,7 +497,7 @@ class OptunaSearcher:
 
         ``point`` has the trial's parameters in Optuna's representation, ``record`` its state, and ``penalties`` a value
         for each objective, for trials without one. The values must follow if the trial is completed in the study with
-        values that it did not report itself.
+        values other than those that it reported last. With one objective, the trial has its value of each epoch.
         """
         state, values, epochs = self._choose_outcome(record, penalties)
         by_epoch = {}
@@ -492,8 +515,8 @@ class OptunaSearcher:
             state, values, point.params, point.distributions, by_epoch, span
         )
         told.system_attrs = point.notes
-        is_own = state is TrialState.COMPLETE and values == self._get_final_values(record)
-        return told, state is TrialState.COMPLETE and not is_own
+        must_follow = state is TrialState.COMPLETE and values != self._get_final_values(record)
+        return told, must_follow
 
     def _choose_outcome(self, record: Record, penalties: list[float]) -> Outcome:
         """Return Optuna's state, values and metrics by epoch for a trial.
@@ -518,8 +541,9 @@ class OptunaSearcher:
     def _impute_outcome(self, record: Record, penalties: list[float]) -> Outcome:
         """Return Optuna's state, values and metrics by epoch for a trial without usable final values.
 
-        With tpe, a trial without any imputed loss is pruned and has no values. Otherwise it is completed, and each
-        objective has its imputed value or, if there is none, its value in ``penalties``.
+        With tpe, a trial without an imputed loss for any of the objectives is pruned and has no values. Otherwise it is
+        completed, and each objective has its imputed value (`Objective.impute_loss`) or, if there is none, its value in
+        ``penalties``. There are never metrics by epoch.
         """
         imputed = []
         for objective in self._objectives:
@@ -534,8 +558,9 @@ class OptunaSearcher:
     def _make_finished_outcome(self, record: Record, values: list[float]) -> Outcome:
         """Return the outcome of a trial that was trained to its end with ``values``, the last ones of all objectives.
 
-        If it violates constraints, the outcome is worse than that of any trial that meets them. It is then PRUNED at
-        epoch 0 with tpe and one objective, and otherwise COMPLETE with values beyond the worst ones.
+        If it violates constraints, the outcome is worse than that of any completed trial that meets them. With tpe and
+        one objective, it is then PRUNED at epoch 0, with the violation in place of the metric. Otherwise it is COMPLETE
+        with values beyond the worst ones, the farther the larger the violation.
         """
         first = self._objectives[0]
         violation = first.measure_violation(record.last)
@@ -598,7 +623,8 @@ class _Range:
     def widen(self, record: Record) -> bool:
         """Extend the range to include a trial's last loss; return whether the range changed.
 
-        A trial without a finite loss, or whose metrics violate a constraint, does not change the range.
+        A trial without a finite loss, or whose last metrics violate a constraint, does not change the range. The first
+        loss always does.
         """
         loss = self._objective.loss(record.last)
         if loss is None or self._objective.list_violated(record.last):
@@ -621,8 +647,8 @@ class _Range:
     def compute_value_beyond(self, spreads: float) -> float:
         """Return the value of the metric that is worse than all in the range by ``spreads`` times the range.
 
-        If all losses in the range are equal, their absolute value is used instead of the range, or 1 if they are 0. An
-        empty range counts as a single loss of 0.
+        "Times the range" means times the difference of its ends. If they are equal, their absolute value is used in its
+        place, or 1 if they are 0. An empty range counts as a single loss of 0.
         """
         spread = self._high - self._low or abs(self._high) or 1.0
         return self._objective.from_loss(self._high + spreads * spread)
