@@ -44,7 +44,8 @@ class SearcherStorage(BaseStorage):
     def set_trial(self, number: int, trial: FrozenTrial) -> None:
         """Replace the trial with number ``number``, or append it if the number is the next one.
 
-        ``trial`` is stored without copying, and its own number and id are set to ``number``.
+        ``trial`` is stored without copying, and its own number and id are set to ``number``, which must not be larger
+        than that of the next trial.
         """
         trial.number = trial._trial_id = number
         self._trials[number : number + 1] = [trial]
@@ -68,7 +69,7 @@ class SearcherStorage(BaseStorage):
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        # Optuna asks for these before each trial; here are none
+        # Optuna asks for waiting trials before each new one; here no trial ever waits
         if states == (TrialState.WAITING,):
             return []
         trials = []
@@ -148,7 +149,7 @@ def create_frozen_trial(
 
     ``params`` are in Optuna's representation, in ``distributions``. ``values`` has the final value of each objective,
     or is None; ``by_epoch`` are the intermediate values. ``span`` is the time of its start and the time of its end;
-    each is None if unknown. Mappings are not copied.
+    each is None if unknown. The trial has no attributes. Mappings are not copied.
     """
     return FrozenTrial(
         number=-1,
@@ -170,7 +171,8 @@ def create_frozen_trial(
 def silence_optuna() -> Iterator[None]:
     """Suppress Optuna's log messages below critical, and all Python warnings, inside of a ``with`` block.
 
-    Optuna's verbosity and the filters of warnings are restored afterwards.
+    This holds for the whole process, also for its other threads. Optuna's verbosity and the filters of warnings are
+    restored afterwards.
     """
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
@@ -201,7 +203,10 @@ class FollowedSweep(Protocol):
         """The user attributes of its study."""
 
     def trials(self) -> Sequence[FrozenTrial]:
-        """Return all trials in their present state; trials that were not returned by earlier calls come last."""
+        """Return all trials in their present state; trials that were not returned by earlier calls come last.
+
+        Callers may set the id of a returned trial.
+        """
 
 
 class WatchedStudies(BaseStorage):
@@ -250,8 +255,9 @@ class WatchedStudies(BaseStorage):
     def get_best_trial(self, study_id: int) -> FrozenTrial:
         """Return the completed trial with the best value that meets the constraints.
 
-        The study must have one objective. Raises ValueError if there is no such trial, and KeyError if there is no such
-        study. The inherited method compares values only, although `study.best_trial` considers constraints.
+        Of equally good ones, it is the first; it is not copied. The study must have one objective. Raises ValueError if
+        there is no such trial, and KeyError if there is no such study. The inherited method compares values only,
+        although `study.best_trial` considers constraints.
         """
         completed = self.get_all_trials(study_id, deepcopy=False, states=(TrialState.COMPLETE,))
         feasible = []
@@ -261,10 +267,10 @@ class WatchedStudies(BaseStorage):
         if not feasible:
             raise ValueError("no trial that meets its constraints is completed yet")
         if self.get_study_directions(study_id) == [StudyDirection.MAXIMIZE]:
-            best = max
+            choose_best = max
         else:
-            best = min
-        return best(feasible, key=lambda trial: trial.values[0])
+            choose_best = min
+        return choose_best(feasible, key=lambda trial: trial.values[0])
 
     def get_study_id_from_name(self, study_name: str) -> int:
         for number, sweep in enumerate(self._sweeps):

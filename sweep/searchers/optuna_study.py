@@ -73,14 +73,14 @@ class Axis:
     """The representation of one parameter's values in an Optuna study."""
 
     distribution: BaseDistribution
-    # Optuna's choices, by the key of the value
-    _known: Mapping[str, Any] = field(default_factory=dict)
+    # Optuna's choices, by the key of the value; empty on an axis of numbers
+    _choices: Mapping[str, Any] = field(default_factory=dict)
 
     def encode(self, value: Value) -> Any:
         """Return what stands for a value in Optuna: a number, or a choice of `distribution`, which may be JSON text.
 
         Raises KeyError if the value is not among the choices of the axis. On an axis of numbers, the value must be a
-        number and is not checked against the bounds.
+        number, whole on an axis of integers, and is not checked against the bounds.
         """
         match self.distribution:
             case IntDistribution():
@@ -88,18 +88,19 @@ class Axis:
             case FloatDistribution():
                 return float(value)  # type: ignore[arg-type]  # or that all are numbers
             case _:
-                return self._known[_find_known_key(value, self._known)]
+                return self._choices[_find_known_key(value, self._choices)]
 
     def can_represent(self, value: Value) -> bool:
         """Return whether a value has a representation on this axis.
 
-        On an axis of numbers, it must lie within the bounds and, if the axis has steps, on one of them.
+        It must be one of the choices, where 1 and 1.0 are the same. On an axis of numbers, it must be a number within
+        the bounds and, if the axis has steps or integers, on one of them.
         """
         match self.distribution:
             case IntDistribution() | FloatDistribution() as numeric:
                 return is_number(value) and numeric._contains(float(value))
             case _:
-                return _find_known_key(value, self._known) in self._known
+                return _find_known_key(value, self._choices) in self._choices
 
 
 def make_axes(
@@ -107,8 +108,9 @@ def make_axes(
 ) -> dict[str, Axis]:
     """Return an axis for each parameter, by name, extended to all values of ``trials``.
 
-    For an unknown domain (None), the axis is made from the values of the trials. Parameters with neither a domain nor a
-    value are left out.
+    ``domains`` has the domains by the name of the parameter. For an unknown domain (None), the axis is made from the
+    values of the trials. Parameters with neither a domain nor a value are left out. Raises ValueError for a tied domain
+    of which no trial has a value (`make_axis`).
     """
     axis_by_name = {}
     for name, domain in domains.items():
@@ -125,7 +127,8 @@ def make_axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
     """Return the axis of a domain, extended so that it can represent all values in ``seen``.
 
     It is an axis of numbers for a range or an unknown domain (None), unless one of ``seen`` is no number; otherwise it
-    has choices. If the domain is None, the axis is made from ``seen``; a ValueError is raised if that is empty.
+    has choices: those of the domain, if it is a list or a constant or has at most `MAX_CHOICES` values, then those in
+    ``seen``. For an unknown or a tied domain, all comes from ``seen``, and ValueError is raised if that is empty.
     """
     # an axis of numbers, unless a value is no number, such as one from before the domain was changed
     if isinstance(domain, Range) or domain is None:
@@ -148,14 +151,15 @@ def make_frozen_trial(
     """Convert a sweep's trial to an Optuna trial, with its actual state.
 
     ``known`` has the axes by the name of the parameter; parameters without an axis are left out. ``objectives`` are the
-    names of the metrics. ``alive`` says whether a process drives the sweep.
+    names of the metrics. ``alive`` says whether a process drives the sweep. Raises the errors of `Axis.encode`.
 
     An interrupted trial is WAITING, and so is a running one if the sweep is not ``alive``: Optuna starts with such
     trials if somebody continues to optimize the study. A trial that diverged, ran out of memory or failed is FAIL, as
     is a completed one without a finite value for each objective. An infeasible trial with such values is COMPLETE with
     a violated constraint. Pruned trials keep the values that they had reached, if all are finite. With one objective,
     intermediate values are its values by epoch. User attributes hold the trial's notes, the status with its reason, the
-    number of epochs, and all finite metrics as last reported.
+    number of epochs, and all finite metrics as last reported. Times are local; an end that is not known is the start.
+    The trial's number is -1.
     """
     state = _STATES.get(trial.status, TrialState.FAIL)
     values = []
@@ -180,12 +184,12 @@ def make_frozen_trial(
         values if has_values else None,
         params,
         {name: known[name].distribution for name in params},
-        dict(trial.by_epoch)
-        if len(objectives) == 1
-        else {},  # Optuna has none with several objectives
+        # Optuna has no intermediate values with several objectives
+        dict(trial.by_epoch) if len(objectives) == 1 else {},
         (_convert_to_local_time(trial.started), ended),
     )
     if trial.status is Status.INFEASIBLE:
+        # any number above 0 says that it violates a constraint
         made.system_attrs = {VIOLATED: (1.0,)}
     made.user_attrs = {
         **trial.notes,
@@ -209,9 +213,10 @@ def make_study(
 ) -> Study:
     """Return an Optuna study in memory with ``trials``, in their order.
 
-    ``objectives`` are pairs of metric and goal. ``domains`` has the domains of the searched parameters by name, None
-    where unknown; other parameters of a trial are left out. ``alive`` is True if a process drives the sweep; otherwise,
-    trials that were running are WAITING.
+    ``objectives`` are pairs of metric and goal, ``minimize`` or ``maximize``. ``domains`` has the domains of the
+    searched parameters by name, None where unknown; other parameters of a trial are left out. ``alive`` is True if a
+    process drives the sweep; otherwise, trials that were running are WAITING. Trials are converted by
+    `make_frozen_trial`, on the axes of `make_axes`, and numbered from 0.
     """
     told_trials = list(trials)
     known = make_axes(domains, told_trials)
@@ -240,19 +245,25 @@ def _make_domain(numbers: Sequence[float]) -> Range:
 
 
 def _make_number_distribution(domain: Range, seen: Sequence[float]) -> BaseDistribution:
-    ends = []
-    for end in get_finite_bounds(domain, _WIDE):
-        ends.append(snap(domain, end))
-    whole = isinstance(get_quantum(domain), int) and all(map(_is_whole, seen))
+    """Return Optuna's distribution from the lowest to the highest value of ``domain`` and ``seen``.
+
+    A domain without a bound ends at `_WIDE` standard deviations from its mean. The distribution is one of integers if
+    the domain's step is an integer and all of ``seen`` are whole. It keeps the domain's step, except on a log scale or
+    if one of ``seen`` is not on a step or lies outside of the domain.
+    """
+    bounds = []
+    for bound in get_finite_bounds(domain, _WIDE):
+        bounds.append(snap(domain, bound))
+    are_integers = isinstance(get_quantum(domain), int) and all(map(_is_whole, seen))
     # values may lie outside of the domain, if that was changed after their trials
-    low = min([*ends, *seen])
-    high = max([*ends, *seen])
+    low = min([*bounds, *seen])
+    high = max([*bounds, *seen])
     log = is_log(domain, (low, high))
     step = domain.q
     # Optuna allows no step on a log scale, and no values between the steps
     if log or any(snap(domain, number) != number for number in seen):
         step = None
-    if whole:
+    if are_integers:
         return IntDistribution(int(low), int(high), log=log, step=1 if step is None else int(step))
     return FloatDistribution(float(low), float(high), log=log, step=step)
 
@@ -264,7 +275,7 @@ def _make_choice_distribution(
 
     ``possible`` has the values by their keys (`sweep.space.domains.key`). If Optuna supports all values, they are the
     choices themselves; otherwise texts stay as they are, and all others become JSON. If some choices would then be
-    equal, the keys are the choices instead.
+    equal, the keys are the choices instead. Raises ValueError if ``possible`` is empty.
     """
     values = list(possible.values())
     if all(value is None or isinstance(value, str | bool) or is_number(value) for value in values):
@@ -287,12 +298,16 @@ def _label_choice(value: Value) -> str:
 def _find_known_key(value: Value, possible: Mapping[str, Any]) -> str:
     """Return the key under which ``possible`` has a value, or the value's own key if it has none.
 
-    A whole number is found even if it is an int here and a float there, or the reverse.
+    ``possible`` has its entries by the key of a value. A whole number is found even if it is an int here and a float
+    there, or the reverse; its own key comes first.
     """
-    same = [key(value)]
+    candidates = [key(value)]
     if is_number(value) and _is_whole(value):
-        same += [key(int(value)), key(float(value))]
-    return next((one for one in same if one in possible), same[0])
+        candidates += [key(int(value)), key(float(value))]
+    for candidate in candidates:
+        if candidate in possible:
+            return candidate
+    return candidates[0]
 
 
 def _is_whole(number: float) -> bool:
@@ -327,11 +342,12 @@ def compute_importances(
 ) -> list[Importance]:
     """Return the importance of the parameters ``names`` for a loss, largest first; [] for fewer than 10 trials.
 
-    Parameters that none of the trials has are left out: nothing is known about them.
+    Parameters that none of the trials has are left out: nothing is known about them. If none is left, the result is
+    [] as well.
 
     ``trials`` are pairs of parameters and a finite loss; at most `POOL` of them, chosen at random, are used.
-    ``domains`` are those that are known; they define the scales of values. All shares are 0 if no parameter has an
-    effect.
+    ``domains`` are those that are known, by name; they say which values are on a log scale. Shares are of the sum of
+    the importances of all ``names``. All are 0 if no parameter has an effect.
 
     The method is PED-ANOVA (Watanabe, Bansal, Hutter, IJCAI 2023) as implemented in Optuna, on resamples of the trials
     with replacement (bootstrap). It is used even for parameters that not every trial has. The same trials give the same
@@ -341,28 +357,27 @@ def compute_importances(
     names = [name for name in names if name in present]
     if len(trials) < FEWEST or not names:
         return []
-    known = {}
+    distributions = {}
     for name in names:
         values = []
         for params, _ in trials:
             if name in params:
                 values.append(params[name])
-        known[name] = _make_distribution(values, domains.get(name))
+        distributions[name] = _make_distribution(values, domains.get(name))
     draws = random.Random(0)
     pool = draws.sample(list(trials), min(len(trials), POOL))
-    told = []
+    optuna_trials = []
     for number, (params, loss) in enumerate(pool):
-        told.append(_make_complete_trial(number, params, loss, known))
+        optuna_trials.append(_make_complete_trial(number, params, loss, distributions))
     storage = _create_storage()
-    shares: dict[str, list[float]] = {}
+    shares: dict[str, list[float]] = {}  # of each resample, by parameter
     for name in names:
         shares[name] = []
     for _ in range(RESAMPLES):
-        for name, share in _compute_importance_shares(
-            storage, draws.choices(told, k=min(len(told), MOST)), names
-        ).items():
+        resample = draws.choices(optuna_trials, k=min(len(optuna_trials), MOST))
+        for name, share in _compute_importance_shares(storage, resample, names).items():
             shares[name].append(share)
-    edge = RESAMPLES // 20  # a twentieth lies beyond each end of the interval
+    edge = RESAMPLES // 20  # a twentieth of the resamples lies beyond each end of the interval
     found = []
     for name, several in shares.items():
         ordered = sorted(several)
@@ -371,7 +386,7 @@ def compute_importances(
 
 
 class _Resample(optuna.Study):
-    """A study that returns the given trials without copying them."""
+    """A study that returns the given trials, all of them and without copying."""
 
     def __init__(self, name: str, storage: InMemoryStorage, trials: list[FrozenTrial]) -> None:
         super().__init__(name, storage)
@@ -386,21 +401,33 @@ class _Resample(optuna.Study):
 def _compute_importance_shares(
     storage: InMemoryStorage, trials: list[FrozenTrial], names: Sequence[str]
 ) -> Mapping[str, float]:
-    # at least five good trials, but not more good ones than others
+    """Return by name the share of each of the parameters ``names`` in the sum of their importances for the loss.
+
+    It is 0 for a parameter that none of ``trials`` has, and for all if no parameter has an effect. ``trials`` must not
+    be empty. ``storage`` has the study of `_create_storage`.
+    """
+    # the share of good trials: at least five are good, but not more than half
     quantile = min(max(BEST, 5 / len(trials)), 0.5)
     present = set[str]().union(*(trial.params for trial in trials))
-    known = [name for name in names if name in present]
+    present_names = [name for name in names if name in present]
     with silence_optuna():  # also about resamples in which a parameter has only one value
         evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
         study = _Resample("importance", storage, trials)
-        found = get_param_importances(study, evaluator=evaluator, params=known, normalize=False)
-    total = math.fsum(found.values())
+        importances = get_param_importances(
+            study, evaluator=evaluator, params=present_names, normalize=False
+        )
+    total = math.fsum(importances.values())
     if total > 0:
-        return {name: float(found.get(name, 0.0)) / total for name in names}
+        return {name: float(importances.get(name, 0.0)) / total for name in names}
     return dict.fromkeys(names, 0.0)
 
 
 def _make_distribution(values: Sequence[Value], domain: Domain | None) -> BaseDistribution:
+    """Return a distribution of floats from the lowest to the highest of ``values``, if all are numbers.
+
+    Otherwise, its choices are the texts (`repr`) of the values. ``domain`` says whether the scale is logarithmic
+    (`is_log`). ``values`` must not be empty.
+    """
     numbers = []
     for value in values:
         if is_number(value):
@@ -412,10 +439,14 @@ def _make_distribution(values: Sequence[Value], domain: Domain | None) -> BaseDi
 
 
 def _make_complete_trial(
-    number: int, params: Params, loss: float, known: Mapping[str, BaseDistribution]
+    number: int, params: Params, loss: float, distributions: Mapping[str, BaseDistribution]
 ) -> FrozenTrial:
-    own = {}
-    for name, dist in known.items():
+    """Return a completed Optuna trial with ``loss`` as its value and ``number`` as its number and id.
+
+    It has those parameters that have a distribution in ``distributions`` (`_make_distribution`), by name.
+    """
+    own = {}  # distributions of the parameters that the trial has
+    for name, dist in distributions.items():
         if name in params:
             own[name] = dist
     values: dict[str, float | str] = {}
@@ -431,7 +462,7 @@ def _make_complete_trial(
 
 
 def _create_storage() -> InMemoryStorage:
-    """Return a storage in memory with one study that has no trials."""
+    """Return a storage in memory with one study, named ``importance``, that has no trials."""
     storage = InMemoryStorage()
     with silence_optuna():
         optuna.create_study(storage=storage, study_name="importance", direction="minimize")
