@@ -66,15 +66,15 @@ class Population:
         self._first = list(first)
         self._ledger = Ledger()
         self._members = self._ledger.trials  # by their numbers in the search
-        # have just reached the end of a generation, and must pause there
-        self._leaving: set[int] = set()
-        self._ends = rules.list_generation_ends()
-        self._done = 0  # generations that are over
-        self._parents: list[Parent] = []  # of the copies, in the order of their numbers
-        self._losers: dict[int, str] = {}  # replaced members, and why
-        self._copies: dict[int, Params] = {}  # suggestions, so that each is chosen once
-        moved = filter(self._is_perturbed, space.parameters)
-        self._guide = _Guide(space, moved, seed) if rules.method == "pb2" else None
+        # members that have just reached the end of a generation, and must pause there
+        self._must_pause: set[int] = set()
+        self._generation_ends = rules.list_generation_ends()  # epochs, without the last of the training
+        self._generations_over = 0  # number of generations whose worst members were replaced
+        self._parents: list[Parent] = []  # of the copies that are due or have started, by number
+        self._why_replaced: dict[int, str] = {}  # replaced members, and why
+        self._copies: dict[int, Params] = {}  # hyperparameters of copies, so that each is chosen once
+        perturbed = filter(self._is_perturbed, space.parameters)
+        self._guide = _Guide(space, perturbed, seed) if rules.method == "pb2" else None
 
     def learn(self, past: Iterable[TrialState]) -> int:
         """Ignore the trials and return 0."""
@@ -83,13 +83,13 @@ class Population:
     # ---- as a searcher
 
     def suggest(self, number: int) -> Params | None:
-        known = self._members.get(number)
-        if known is not None:
-            return known.params
+        started = self._members.get(number)
+        if started is not None:
+            return started.params
         if number < self._rules.size:  # it starts from scratch
             return self._choose_start(number)
         parent = self.parent(number)
-        if parent is None:
+        if parent is None:  # no copy is due
             return None
         if number not in self._copies:
             self._copies[number] = self._perturb(parent, number)
@@ -98,8 +98,8 @@ class Population:
     def _choose_start(self, number: int) -> Params | None:
         """Return the hyperparameters of member ``number``, which starts from scratch; None if the space has no point.
 
-        They differ from those of the members that have started. If the space has no others, those are used again, in
-        turn.
+        The first members get the configurations that the population was given as ``first``. The others differ from the
+        members that have started; if the space has no other point, the points of these are used again, in turn.
         """
         if number < len(self._first):
             return self._first[number]
@@ -130,12 +130,12 @@ class Population:
         if isinstance(change, SessionChange | Steered):
             return
         trial = change.trial
-        # an epoch that an earlier sweep has trained has no worker here that must pause and save it
+        # an epoch that was taken from an earlier sweep has no worker here that must pause and save it
         trained = isinstance(change, Reported) and change.event.memo is None
-        if trained and trial.epoch in self._ends:
-            self._leaving.add(trial.number)
+        if trained and trial.epoch in self._generation_ends:
+            self._must_pause.add(trial.number)
         else:
-            self._leaving.discard(trial.number)
+            self._must_pause.discard(trial.number)
         self._end_generations()
 
     # ---- as a population
@@ -145,26 +145,32 @@ class Population:
 
         The last epoch of the training is not among them. ``epochs`` is part of the protocol and has no effect.
         """
-        return self._ends
+        return self._generation_ends
 
     def holds(self, trial: int) -> str | None:
         """Return why member ``trial`` must wait; None if it may continue, or if it has not started.
 
-        A member waits until all members that have neither ended nor been replaced have reached the end of its
-        generation, and all copies have started. Even the last member to reach the end of a generation pauses there,
-        because copies may continue from its checkpoint.
+        A member at the end of its generation waits until all members that have neither ended nor been replaced have
+        reached that end. While it is interrupted there, it also waits until all copies that are due have started. Even
+        the last member to reach the end of a generation pauses there, because copies may continue from its checkpoint.
         """
         member = self._members.get(trial)
         if member is None:
             return None
-        # a member is early until its generation is over for all others
-        early = self._done < len(self._ends) and member.epoch >= self._ends[self._done]
+        waits = f"waits for the others at epoch {member.epoch}"
+        if trial in self._must_pause:
+            return waits
+        # it has trained the generation that is not over yet for all others
+        if self._generations_over < len(self._generation_ends):
+            present_end = self._generation_ends[self._generations_over]
+            if member.epoch >= present_end:
+                return waits
         # copies that are due may start from its checkpoint, which it would replace if it trained on
-        copied = (
-            member.status is Status.INTERRUPTED and member.epoch in self._ends and self._has_copies
+        is_interrupted_at_end = (
+            member.status is Status.INTERRUPTED and member.epoch in self._generation_ends
         )
-        if trial in self._leaving or early or copied:
-            return f"waits for the others at epoch {member.epoch}"
+        if is_interrupted_at_end and self._has_copies:
+            return waits
         return None
 
     @property
@@ -179,10 +185,10 @@ class Population:
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         """Return why members were replaced, by trial, for all replaced members that have not ended yet.
 
-        ``rest`` is part of the protocol and has no effect.
+        The caller should end them. ``rest`` is part of the protocol and has no effect.
         """
         dropped = {}
-        for trial, why in self._losers.items():
+        for trial, why in self._why_replaced.items():
             if _is_unfinished(self._members[trial]):
                 dropped[trial] = why
         return dropped
@@ -190,42 +196,45 @@ class Population:
     def _end_generations(self) -> None:
         """Replace the worst members at the end of each generation that all members have completed.
 
-        Members that have ended or were replaced are not waited for. Nothing happens while copies are due. With pb2, the
-        model gets the results of the generation first.
+        Members that have ended or were replaced are not waited for, but if no other is left, nothing happens. Nothing
+        happens either while copies that are due have not started. With pb2, the model gets the results of the
+        generation first.
         """
-        while self._done < len(self._ends):
-            end = self._ends[self._done]
+        while self._generations_over < len(self._generation_ends):
+            end = self._generation_ends[self._generations_over]
             awaited = []
+            at_the_end = []  # of those that are awaited
             for one, member in self._members.items():
-                if _is_unfinished(member) and one not in self._losers:
+                if _is_unfinished(member) and one not in self._why_replaced:
                     awaited.append(one)
-            at_the_end = []
-            for one in awaited:
-                if self._members[one].epoch >= end:
-                    at_the_end.append(one)
-            # if none is at the end, all have ended, and there is nothing to copy
-            if self._has_copies or not at_the_end or len(at_the_end) < len(awaited):
+                    if member.epoch >= end:
+                        at_the_end.append(one)
+            if self._has_copies or len(at_the_end) < len(awaited):
+                return
+            if not at_the_end:  # all have ended, and there is nothing to copy
                 return
             if self._guide is not None:
                 self._guide.add_generation(self._collect_results(end))
             self._replace_members(end, at_the_end)
-            self._done += 1
+            self._generations_over += 1
 
     def _collect_results(self, end: int) -> dict[int, bandit.MemberResult]:
         """Return the results of the generation that ends at epoch ``end``, by trial.
 
-        It has the members that trained the whole generation themselves, and those that diverged or ran out of memory in
-        it. A loss is None if the member has none at that epoch, or if it violates the constraints there.
+        It has the members that trained the whole generation themselves, and those that began it and diverged or ran out
+        of memory in it. A loss is None if the member has none at that epoch, or if it violates the constraints there,
+        and so are those before the first generation.
         """
         start = end - self._rules.interval
         found = {}
         for number, member in sorted(self._members.items()):
             parent = self.parent(number)
+            began_it = parent is None or parent.epoch <= start
             # also at `start`, because the epoch in which a member diverges is usually not reported
             exploded = (
                 member.status in (Status.DIVERGED, Status.OOM) and start <= member.epoch < end
             )
-            if (parent is None or parent.epoch <= start) and (member.epoch >= end or exploded):
+            if began_it and (member.epoch >= end or exploded):
                 before = _exclude_infeasible(self._get_loss(member, start))
                 after = _exclude_infeasible(self._get_loss(member, end))
                 found[number] = bandit.MemberResult(member.params, before, after)
@@ -240,16 +249,17 @@ class Population:
     def _replace_members(self, end: int, there: list[int]) -> None:
         """Choose a parent for each copy, and record the parents, the replaced members and the reasons.
 
-        Copies replace the worst of ``there``, which are the members that have reached epoch ``end``, and all members
-        that ended before it without completing. At most half of ``there`` are replaced. The parent of each copy is
-        drawn from as many of the best, at least one. ``there`` must not be empty.
+        Copies replace the worst of ``there``, which are the members that have reached epoch ``end``, by their losses at
+        it. There are `PopulationRules.replaced` of these, but at most half of ``there``. Further copies take the places
+        of all members that ended without completing and have no copy yet. The parent of each copy is drawn from as many
+        of the best as were replaced, at least one. ``there`` must not be empty.
         """
         losses = {}
         for one in there:
             losses[one] = self._get_loss(self._members[one], end)
         ranked = sorted(there, key=lambda one: (_loss_or_infinity(losses[one]), one))
         whole = [one for one in self._members.values() if one.status in WHOLE]
-        # places of members that ended without completing; copies fill them without replacing anybody
+        # the number of places of members that ended without completing; copies fill them without replacing anybody
         lost = self._rules.size - len(there) - len(whole)
         # at most half, so that none is both best and worst
         count = min(self._rules.replaced, len(ranked) // 2)
@@ -258,15 +268,15 @@ class Population:
             worst = ranked[len(ranked) - count :]
         else:
             worst = []
-        numbers = self._make_generator(end)
+        draw_number = self._make_generator(end)  # from [0, 1)
         # None stands for a lost place
         for trial in [*([None] * max(lost, 0)), *worst]:
-            parent = best[int(numbers() * len(best))]
+            parent = best[int(draw_number() * len(best))]
             self._parents.append(Parent(parent, end))
             if trial is not None:
                 by = self._rules.method
                 words = self._describe_losses(losses, trial, parent)
-                self._losers[trial] = f"{by}: trial {parent} takes its place, {words}"
+                self._why_replaced[trial] = f"{by}: trial {parent} takes its place, {words}"
 
     def _describe_losses(self, losses: Mapping[int, float | None], trial: int, parent: int) -> str:
         mine, theirs = losses[trial], losses[parent]
@@ -282,11 +292,13 @@ class Population:
     def _perturb(self, parent: Parent, number: int) -> Params:
         """Return perturbed hyperparameters of a parent for trial ``number`` that meet the constraints.
 
-        With pb2, the model chooses them if it can. Returns the parent's own if none are found that meet the
-        constraints.
+        Those that `_is_perturbed` selects are drawn anew, with the probability that the rules have as ``resample``, or
+        else moved (`_perturb_value`); the others stay. With pb2, the model chooses numbers if it can. Returns the
+        parent's own if none are found that meet the constraints in `ATTEMPTS` attempts. The result depends only on the
+        seed, ``number`` and the earlier events.
         """
         params = self._members[parent.trial].params
-        numbers = uniform_numbers(self._seed, number)
+        numbers = uniform_numbers(self._seed, number)  # returns a random number from [0, 1)
 
         def draw(parameter: Parameter) -> Value:
             name = parameter.name
@@ -297,12 +309,12 @@ class Population:
                 return params[name]
             if numbers() < self._rules.resample:
                 return from_unit(domain, numbers())
-            return _perturb_value(parameter, params[name], numbers() < 0.5)
+            return _perturb_value(parameter, params[name], down=numbers() < 0.5)
 
         if self._guide is not None:
-            ended = self._ends.index(parent.epoch)
+            generation = self._generation_ends.index(parent.epoch)  # the one that has just ended
             found = self._guide.choose(
-                number, (ended, parent.trial), self._list_earlier_copies(number), draw
+                number, (generation, parent.trial), self._list_earlier_copies(number), draw
             )
             if found is not None:
                 return found
@@ -313,7 +325,11 @@ class Population:
         return params
 
     def _list_earlier_copies(self, number: int) -> list[tuple[int, Params]]:
-        """Return the copies of the same generation with smaller numbers, as pairs of parent and hyperparameters."""
+        """Return the copies of the same generation with smaller numbers, as pairs of parent and hyperparameters.
+
+        ``number`` is that of a copy that is due or has started. Hyperparameters of earlier copies that are not chosen
+        yet are chosen by this.
+        """
         first_copy = self._rules.size
         parents = self._parents
         epoch = parents[number - first_copy].epoch
@@ -339,18 +355,17 @@ class _Guide:
     A choice depends only on the generations before the copy, so it is the same whenever it is requested.
     """
 
-    def __init__(self, space: Space, moved: Iterable[Parameter], seed: int) -> None:
+    def __init__(self, space: Space, perturbed: Iterable[Parameter], seed: int) -> None:
         self._space, self._seed = space, seed
-        self._axes = [one for one in moved if isinstance(one.domain, Range)]
-        self._trained: list[dict[int, bandit.MemberResult]] = []  # by generation and trial
-        # a generation, and the model of all up to it
-        self._model: tuple[int, bandit.Posterior | None] = (
-            -1,
-            None,
-        )
+        # the parameters in the model: numbers that are perturbed
+        self._axes = [one for one in perturbed if isinstance(one.domain, Range)]
+        # results of each generation that is over, by trial
+        self._trained: list[dict[int, bandit.MemberResult]] = []
+        self._model: bandit.Posterior | None = None  # the last one that was fitted
+        self._last_in_model = -1  # index of the last generation from which it learned; -1: none was fitted
 
     def add_generation(self, generation: dict[int, bandit.MemberResult]) -> None:
-        """Add the results of a generation that is over, by trial."""
+        """Add the results of the next generation that is over; ``generation`` has them by trial."""
         self._trained.append(generation)
 
     def choose(
@@ -360,14 +375,15 @@ class _Guide:
 
         ``parent`` is the index of the generation that has just ended and the number of the trial that is copied.
         ``before`` has the earlier copies of the same generation, from which this one differs, as pairs of parent and
-        hyperparameters. Returns None if the model has too few results, or if no new point was found that meets the
-        constraints.
+        hyperparameters. Returns None if no number is perturbed, if the model has too few results, or if no new point
+        was found that meets the constraints. Raises KeyError if a copied trial has no result of this generation.
         """
         generation, trial = parent
         model = self._fit_model(generation)
         if model is None:
             return None
         if before:
+            # the earlier copies are assumed to end as predicted, so that this one is not chosen near them
             rows = []
             for one, params in before:
                 rows.append(
@@ -378,6 +394,7 @@ class _Guide:
         # values outside of the model, drawn once, so that all candidates share them
         others: dict[str, Value] = {}
 
+        # returns the point with the coordinates `units` of the numbers in the model; None if it is not allowed
         def make(units: Mapping[str, float]) -> Params | None:
             def value(one: Parameter) -> Value:
                 if one.name in units:
@@ -400,22 +417,22 @@ class _Guide:
         return bandit.choose_point(model, self._axes, start, make, (self._seed, number, 1))
 
     def _fit_model(self, generation: int) -> bandit.Posterior | None:
-        """Return a model of all generations up to ``generation``, and keep it for the next call.
+        """Return a model of all generations up to and including index ``generation``, and keep it for the next call.
 
-        Returns None if they have fewer than two results, or if no number is perturbed.
+        Returns None if they have fewer than two results, or if no number is perturbed. If the last call was for the
+        same generation, its result is returned again.
         """
-        if self._model[0] != generation:
+        if self._last_in_model != generation:
             past = []
             for one in self._trained[: generation + 1]:
                 past.append(list(one.values()))
             points, values = bandit.make_training_data(past, self._axes)
-            enough = self._axes and len(values) >= bandit.ENOUGH
-            if enough:
-                model = bandit.Posterior(bandit.fit_kernel(points, values), points, values)
+            if self._axes and len(values) >= bandit.ENOUGH:
+                self._model = bandit.Posterior(bandit.fit_kernel(points, values), points, values)
             else:
-                model = None
-            self._model = generation, model
-        return self._model[1]
+                self._model = None
+            self._last_in_model = generation
+        return self._model
 
     def _compute_start(self, generation: int, trial: int) -> tuple[int, float]:
         """Return the index of the next generation, and the standing with which a copy of ``trial`` starts it.
@@ -427,19 +444,29 @@ class _Guide:
         return generation + 1, bandit.compute_standing(trained[trial].after, list(trained.values()))
 
 
-def _perturb_value(parameter: Parameter, value: Value, down: bool) -> Value:
+def _perturb_value(parameter: Parameter, value: Value, *, down: bool) -> Value:
+    """Return a neighbor of a parameter's value: a number times one of `FACTORS`, or the choice beside it.
+
+    With ``down``, a number moves towards 0 and a choice to the one before it, otherwise away from 0 and to the one
+    after it. A number moves by at least one step of its domain, also 0: below 0 with ``down``, else above it. The value
+    stays if there is no neighbor on that side.
+    """
     domain = parameter.domain
     if isinstance(domain, Categorical):
         values = list_choices(domain) or (value,)
-        place = [key(one) for one in values].index(key(value)) + (-1 if down else 1)
+        neighbor = [key(one) for one in values].index(key(value)) + (-1 if down else 1)
         # the first and the last choice have a neighbor on one side only, and may stay as they are
-        return values[min(max(place, 0), len(values) - 1)]
+        return values[min(max(neighbor, 0), len(values) - 1)]
     if isinstance(domain, Range) and isinstance(value, int | float):
         moved = snap(domain, value * FACTORS[0 if down else 1])
         step = get_quantum(domain)
         # the factor moves the whole numbers 1 and 2 by less than half a step, and 0 not at all
         if moved == value and step is not None:
-            moved = snap(domain, value - step if down == (value >= 0) else value + step)
+            # downwards is towards 0, from a negative number therefore up
+            if down == (value >= 0):
+                moved = snap(domain, value - step)
+            else:
+                moved = snap(domain, value + step)
         return moved
     return value  # for the type checker: what is drawn is a choice or a number
 

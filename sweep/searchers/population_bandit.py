@@ -20,7 +20,7 @@ from sweep.space import Parameter
 from sweep.space.draws import to_unit
 
 Array: TypeAlias = NDArray[np.float64]
-# a point from coordinates; None if not allowed
+# makes a point from coordinates by name; None if it is not allowed
 Make: TypeAlias = Callable[[Mapping[str, float]], Params | None]
 
 ENOUGH = 2  # minimum number of observations
@@ -58,10 +58,11 @@ class MemberResult:
 
 
 def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> float:
-    """Return the fraction of a generation's other members with a lower loss, from 0 (best) to 1.
+    """Return the fraction of a generation's other members with a lower loss than ``loss``, from 0 (best) to 1.
 
-    The members' losses at the end of the generation count. The result does not depend on the scale of the loss. It is
-    0.5 if ``loss`` is None, or if fewer than two members have a loss.
+    Of the members, those with a loss at the end of the generation count, and ``loss`` should be that of one of them.
+    The result does not depend on the scale of the loss. It is 0.5 if ``loss`` is None, or if fewer than two members
+    have a loss.
     """
     losses = []
     for one in generation:
@@ -70,7 +71,8 @@ def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> 
     if loss is None or len(losses) < 2:
         return MIDDLE
     # limited, because ``loss`` need not be one of these losses, and may be above all of them
-    return min(sum(one < loss for one in losses) / (len(losses) - 1), 1.0)
+    lower = sum(one < loss for one in losses)
+    return min(lower / (len(losses) - 1), 1.0)
 
 
 def make_training_data(
@@ -78,27 +80,27 @@ def make_training_data(
 ) -> tuple[Array, Array]:
     """Return the data from which the model learns: a row and a decrease of the loss for each member and generation.
 
-    ``generations`` are in their order, ``axes`` the parameters in the model. Rows are those of `make_row`. Both arrays
-    have the last `NEWEST` entries; the decreases are standardized. Members without a loss at the start of a generation
-    are left out, as are all of the first generation. While the first is the only one, its final losses are used
-    instead.
+    ``generations`` are in their order, ``axes`` the parameters in the model. Rows are those of `make_row`. The first
+    array has a row, the second a number for each entry, of which the last `NEWEST` are kept; the decreases are
+    standardized (`standardize`). Members without a loss at the start of a generation are left out, as are all of the
+    first generation. While the first is the only one, its final losses are used instead. A member without a loss at the
+    end of a generation has the smallest decrease.
     """
     rows, decreases = [], []
-    for number in range(1 if len(generations) > 1 else 0, len(generations)):
-        if number:
-            before = generations[number - 1]
-        else:
-            before = []
-        for one in generations[number]:
-            if not number or one.before is not None:
-                rows.append(
-                    make_row(number, compute_standing(one.before, before), one.params, axes)
-                )
-                if one.after is None:
-                    decreases.append(-math.inf)  # `standardize` counts it as the smallest decrease
-                else:
-                    # without an earlier loss, the final one alone ranks the members of the first generation
-                    decreases.append((one.before or 0.0) - one.after)
+    only_first = len(generations) == 1
+    for number, generation in enumerate(generations):
+        if number == 0 and not only_first:
+            continue
+        previous: Sequence[MemberResult] = [] if only_first else generations[number - 1]
+        for one in generation:
+            if one.before is None and not only_first:
+                continue
+            rows.append(make_row(number, compute_standing(one.before, previous), one.params, axes))
+            if one.after is None:
+                decreases.append(-math.inf)  # `standardize` counts it as the smallest decrease
+            else:
+                # without an earlier loss, the final one alone ranks the members of the first generation
+                decreases.append((one.before or 0.0) - one.after)
     # `reshape` is for the case that there are no rows
     points = np.array(rows[-NEWEST:]).reshape(-1, len(axes) + 2)
     return points, standardize(np.array(decreases[-NEWEST:]))
@@ -107,8 +109,9 @@ def make_training_data(
 def standardize(values: Array) -> Array:
     """Return values scaled to mean 0 and deviation 1; minus infinity counts as the smallest finite value.
 
-    Values beyond three robust deviations are clipped first, so that one explosion does not make all others look alike.
-    An empty array is returned as it is.
+    Values that are farther from the median than three robust deviations are clipped first, so that one explosion does
+    not make all others look alike. If all values are equal, all become 0. An empty array is returned as it is.
+    ``values`` must have no NaN, and is not changed.
     """
     if np.isfinite(values).any():
         finite = values[np.isfinite(values)]
@@ -122,9 +125,9 @@ def standardize(values: Array) -> Array:
     reach = 3 * 1.4826 * float(np.median(np.abs(finite - middle))) or math.inf
     low = max(middle - reach, finite.min())
     high = min(middle + reach, finite.max())
-    pulled: Array = values.clip(low, high)
+    clipped: Array = values.clip(low, high)
     if len(values):
-        return (pulled - float(pulled.mean())) / max(float(pulled.std()), 1e-12)
+        return (clipped - float(clipped.mean())) / max(float(clipped.std()), 1e-12)
     return values
 
 
@@ -133,8 +136,8 @@ def make_row(
 ) -> list[float]:
     """Return the model's input for a member: ``generation``, ``stood``, and its hyperparameters from 0 to 1.
 
-    ``stood`` is the member's standing at the start of the generation (`compute_standing`). The hyperparameters are
-    those of ``axes``, in that order; an absent one is 0.5.
+    ``generation`` is its index, from 0, and ``stood`` the member's standing at its start (`compute_standing`). The
+    hyperparameters are those of ``axes``, in that order, converted by `to_unit`; an absent one is 0.5.
     """
     numbers = [generation, stood]
     for axis in axes:
@@ -151,7 +154,7 @@ class Kernel:
     model does not explain.
     """
 
-    length: float
+    length: float  # the distance of two points at which their correlation has fallen to exp(-1/2)
     noise: float
     forgets: float
 
@@ -170,11 +173,13 @@ class Kernel:
         """Return the negative log marginal likelihood of ``values``, up to a constant, and its derivatives.
 
         ``distances`` are those of `compute_distances` between the points of the values. The derivatives are by the
-        logarithm of the length, the noise, and the share that a generation forgets, in this order.
+        logarithm of the length, the noise, and the share that a generation forgets, in this order. Raises ValueError if
+        the covariance matrix is numerically not positive definite.
         """
-        apart, squares = distances
+        apart, squares = distances  # in time, and squared in all other coordinates
         alike = self._compute_correlations(apart, squares)
         unit = np.eye(len(values))
+        # the inverse of the covariance matrix, and the logarithm of its determinant
         inverse, logarithm = invert_matrix((1 - self.noise) * alike + self.noise * unit)
         weights = (inverse * values).sum(axis=1)
         # the derivatives of the cost by the entries of the matrix; those of the entries by the parameters follow
@@ -188,9 +193,9 @@ class Kernel:
 
 
 def invert_matrix(matrix: Array) -> tuple[Array, float]:
-    """Return the inverse of a positive definite matrix, and the logarithm of its determinant.
+    """Return the inverse of a positive definite matrix, and the natural logarithm of the matrix's determinant.
 
-    Raises ValueError if a pivot is not positive, so that the matrix is not positive definite.
+    ``matrix`` is not changed. Raises ValueError if a pivot is not positive, so that it is not positive definite.
     """
     # Gauss-Jordan elimination in one thread: NumPy's threads wait for each other when trainings occupy the cores
     found = matrix.copy()
@@ -209,7 +214,8 @@ def invert_matrix(matrix: Array) -> tuple[Array, float]:
 def compute_distances(first: Array, second: Array) -> tuple[Array, Array]:
     """Return the distances of all pairs of rows as two matrices: in time, and squared in all other coordinates.
 
-    The first coordinate of a row is the time.
+    The first coordinate of a row is the time. The matrices have a row for each row of ``first``, and a column for each
+    row of ``second``. The squared distances of the other coordinates are added.
     """
     apart = np.abs(first[:, None, 0] - second[None, :, 0])
     squares = (first[:, None, 1:] - second[None, :, 1:]) ** 2
@@ -217,9 +223,11 @@ def compute_distances(first: Array, second: Array) -> tuple[Array, Array]:
 
 
 def fit_kernel(points: Array, values: Array) -> Kernel:
-    """Fit a kernel to ``values`` at ``points`` by maximizing the marginal likelihood from two starts.
+    """Return the kernel that fits ``values`` at ``points`` best, by maximizing the marginal likelihood from two starts.
 
-    The optimized parameters, in which the length is a logarithm, are rounded to three decimals.
+    ``values`` are standardized, and ``points`` are rows as in `make_row`. The optimized parameters, in which the length
+    is a logarithm, are kept within `_BOUNDS` and rounded to three decimals. Of equally good results, that of the first
+    start is used.
     """
     from scipy.optimize import minimize  # importing it takes half a second, and only pb2 needs it
 
@@ -256,7 +264,7 @@ class Posterior:
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Return means and standard deviations at other points, without noise.
 
-        Points are rows as in `make_row`.
+        Points are rows as in `make_row`. A deviation may be 0.
         """
         across = self.kernel.compute_covariances(points, self.points)
         # in one thread, as `invert_matrix` is
@@ -266,7 +274,9 @@ class Posterior:
         return means, deviations
 
     def condition_on_means(self, points: Array) -> Posterior:
-        """Return the process conditioned on its own means at further points, whose values are not known yet.
+        """Return a new process conditioned on this one's means at further points, whose values are not known yet.
+
+        The means stay the same, and the deviations near these points fall.
 
         GP-BUCB: Desautels, Krause, Burdick (JMLR 2014), "Parallelizing Exploration-Exploitation Tradeoffs in Gaussian
         Process Bandit Optimization".
@@ -277,11 +287,12 @@ class Posterior:
     def compute_upper_bound(self, points: Array) -> Array:
         """Return the upper confidence bound at each of ``points``.
 
-        It is the mean plus a multiple of the deviation; the factor grows slowly with the number of observations.
+        It is the mean plus a multiple of the deviation; the factor grows slowly with the number of observations, and
+        points that `condition_on_means` has added count as well.
         """
         means, deviations = self.predict(points)
-        square = 0.2 * max(math.log(0.4 * len(self.values)), 1.0)
-        return means + math.sqrt(square) * deviations
+        squared_factor = 0.2 * max(math.log(0.4 * len(self.values)), 1.0)
+        return means + math.sqrt(squared_factor) * deviations
 
 
 def choose_point(
@@ -293,15 +304,18 @@ def choose_point(
 ) -> Params | None:
     """Return the candidate with the highest upper confidence bound of ``model``; None if ``make`` allows no candidate.
 
-    Candidates are random points and points around ``start``, the row of an unchanged copy (`make_row`); then points
-    around the best of these. ``make`` gets coordinates from 0 to 1 by the names of ``axes``, and returns the point, for
-    which the bound is computed, or None. ``seed`` has the numbers that seed the random numbers.
+    Candidates are random points, ``start``, which is the row of an unchanged copy (`make_row`), and points around it;
+    then points around the best of these, with smaller and smaller steps. ``make`` gets coordinates from 0 to 1 by the
+    names of ``axes``, and returns the point, for which the bound is computed, or None if it is not allowed. ``seed``
+    has the numbers that seed the random numbers; the same seed gives the same result.
     """
-    generation, stood, *centre = start  # as in `make_row`
+    # `start` is a row as in `make_row`: the generation, the standing, and a number from 0 to 1 for each axis
+    generation, stood, *centre = start
     numbers = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
     near = np.array(centre) + WIDTHS[0] * numbers.normal(size=(NEAR, len(axes)))
     units = np.vstack((centre, near, numbers.random((CANDIDATES, len(axes)))))
     names = [axis.name for axis in axes]
+    # of the best candidates so far, the bound, the row and the point
     best: list[tuple[float, list[float], Params]] = []
     # each round rates ``units``, and makes those of the next round by steps of ``width``; the last round needs none
     for width in (*WIDTHS, 0.0):
@@ -318,8 +332,11 @@ def choose_point(
                 rows.append(make_row(generation, stood, params, axes))
             best += zip(model.compute_upper_bound(np.array(rows)).tolist(), rows, made, strict=True)
             best = sorted(best, key=lambda one: -one[0])[:BEST]
-        # rows without generation and standing; as no point may have been allowed yet, the shape is given
-        centres = np.array([one[1][2:] for one in best]).reshape(-1, 1, len(axes))
+        # their rows without generation and standing; as no point may have been allowed yet, the shape is given
+        centres = np.array([row[2:] for _, row, _ in best]).reshape(-1, 1, len(axes))
         steps = width * numbers.normal(size=(len(best), STEPS, len(axes)))
         units = (centres + steps).reshape(-1, len(axes))
-    return best[0][2] if best else None
+    if not best:
+        return None
+    _, _, point = best[0]
+    return point
