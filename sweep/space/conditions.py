@@ -10,7 +10,10 @@ from sweep.events import Params, Value, is_number
 
 
 def is_same_value(one: Value, other: Value) -> bool:
-    """Return whether two values of a sweep file are equal: 1 equals 1.0, but not true."""
+    """Return whether two values of a sweep file are equal: 1 equals 1.0, but not true.
+
+    Inside of lists and mappings, 1 equals true as well.
+    """
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
@@ -52,5 +55,8 @@ class Condition:
         return frozenset(name for name, _ in self.tests)
 
     def holds(self, params: Params) -> bool:
-        """Return whether all tests pass at the point ``params``; one of a parameter that the point lacks does not."""
+        """Return whether all tests pass at the point ``params``; one of a parameter that the point lacks does not.
+
+        Without any test, the condition holds.
+        """
         return all(name in params and test.passes(params[name]) for name, test in self.tests)

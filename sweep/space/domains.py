@@ -153,7 +153,7 @@ def key(value: Value | Params) -> str:
     """Return a canonical text of a value or of a trial's parameters, which is JSON.
 
     Values have equal texts if they have the same content and the same types: ``1``, ``1.0`` and ``true`` differ. The
-    order of a mapping does not matter.
+    order of a mapping does not matter. Raises TypeError for a value that JSON does not have.
     """
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
@@ -163,6 +163,7 @@ def configuration_key(params: Params) -> str:
 
     1 and 1.0 are equal here, except inside of lists and mappings, because a table stores integers as floats if their
     column also has floats. Parameters that are None are left out, because a table has None where a log has no entry.
+    The order of the parameters does not matter. The text is no JSON.
     """
     known = sorted((name, value) for name, value in params.items() if value is not None)
     return repr([(name, _normalize_value(value)) for name, value in known])
@@ -179,7 +180,7 @@ HasParams = TypeVar("HasParams", bound=_HasParams)
 def group_by_configuration(trials: Iterable[HasParams]) -> dict[str, list[HasParams]]:
     """Return lists of trials with equal parameters, by their `configuration_key`.
 
-    The lists are in the order of the first trial of each.
+    The lists are in the order of the first trial of each, and the trials of a list in their own order.
     """
     groups: dict[str, list[HasParams]] = {}
     for trial in trials:
@@ -198,7 +199,8 @@ def _normalize_value(value: Value) -> object:
 def contains(domain: Domain, value: Value) -> bool:
     """Return whether a value is in a domain; True for every value of a tied domain.
 
-    A float is in no domain of integers, even if it is whole. A choice must have the same type as the value, and a
+    A value of a numeric domain is a finite number within its bounds and on its quantum. A float is in no `IntUniform`
+    domain, even if it is whole. A constant or a choice must equal the value and have the same type, and a choice a
     probability above 0.
     """
     match domain:
@@ -209,50 +211,63 @@ def contains(domain: Domain, value: Value) -> bool:
     if not is_number(value):
         return False
     low, high = get_domain_bounds(domain)
-    whole = isinstance(value, int) or not isinstance(domain, IntUniform)
-    return whole and low <= value <= high and snap(domain, value) == value
+    if isinstance(domain, IntUniform) and not isinstance(value, int):
+        return False
+    return low <= value <= high and snap(domain, value) == value
 
 
 def list_choices(domain: Domain) -> tuple[Value, ...] | None:
     """Return all values of a domain, without duplicates and without choices of probability 0.
 
-    Choices are in their own order, numbers ascending. Returns None if the domain is tied or continuous, or has more
-    than `MAX_CHOICES` values and is no list.
+    Choices are in their own order, numbers ascending; a constant is the only value of its domain. Returns None if the
+    domain is tied, continuous or unbounded, or has more than `MAX_CHOICES` values and is no list.
     """
     match domain:
         case Constant(value):
             return (value,)
         case Categorical(values, probabilities):
             weights = probabilities or (1.0,) * len(values)
-            return tuple(
-                {key(v): v for v, w in zip(values, weights, strict=True) if w > 0}.values()
-            )
+            possible = {}  # by key, so that each stands there once
+            for one, weight in zip(values, weights, strict=True):
+                if weight > 0:
+                    possible[key(one)] = one
+            return tuple(possible.values())
         case Tied():
             return None
-    q, (low, high) = get_quantum(domain), get_domain_bounds(domain)
+    q = get_quantum(domain)
+    low, high = get_domain_bounds(domain)
     if q is None or math.isinf(low) or math.isinf(high):
         return None
-    first, last = find_multiples(low, high, q)
+    first, last = find_multiples(low, high, q)  # of `q`, as whole factors
     if last - first >= MAX_CHOICES:
         return None
     return tuple(_multiple(k, q) for k in range(int(first), int(last) + 1))
 
 
 def snap(domain: Range, x: float) -> int | float:
-    """Return the value of a numeric domain that is nearest to ``x``, within its bounds and on its quantum."""
-    q, (low, high) = get_quantum(domain), get_domain_bounds(domain)
+    """Return the value of a numeric domain that is nearest to the finite number ``x``.
+
+    It lies within the domain's bounds and on its quantum; halfway between two multiples, it is the even one. With a
+    quantum, it is an int if the quantum is one, and otherwise a float. Without a quantum, a number within the bounds is
+    returned as it is.
+    """
+    q = get_quantum(domain)
+    low, high = get_domain_bounds(domain)
     if q is None:
         return min(max(x, low), high)
-    first, last = find_multiples(low, high, q)
-    # a quotient of integers is a float, which is not exact beyond 2^53
-    nearest = round(Fraction(x, q)) if isinstance(x, int) and isinstance(q, int) else round(x / q)
+    first, last = find_multiples(low, high, q)  # of `q`, as whole factors
+    if isinstance(x, int) and isinstance(q, int):
+        # exact, while a quotient of integers is a float, which is not exact beyond 2^53
+        nearest = round(Fraction(x, q))
+    else:
+        nearest = round(x / q)
     return _multiple(min(max(nearest, first), last), q)
 
 
 def get_domain_bounds(domain: Range) -> tuple[float, float]:
-    """Return the smallest and the largest value of a numeric domain; infinite where it has no bound.
+    """Return the lower and the upper bound of a numeric domain; infinite where it has none.
 
-    A quantum is not considered.
+    A quantum is not considered, so that a bound need not be a value of the domain.
     """
     match domain:
         case Normal():
@@ -268,7 +283,8 @@ def get_domain_bounds(domain: Range) -> tuple[float, float]:
 def get_finite_bounds(domain: Range, sigmas: float) -> tuple[float, float]:
     """Return the bounds of a numeric domain, or for unbounded ones the mean -+ ``sigmas`` standard deviations.
 
-    For a log-normal domain, these are computed for the logarithm, and their exponentials are returned.
+    For a log-normal domain, these are computed for the logarithm, and their exponentials are returned. A quantum is not
+    considered.
     """
     match domain:
         case Normal(mu, sigma):
@@ -279,7 +295,10 @@ def get_finite_bounds(domain: Range, sigmas: float) -> tuple[float, float]:
 
 
 def get_quantum(domain: Range) -> float | None:
-    """Return the step between neighboring values of a numeric domain; None if it is continuous."""
+    """Return the step between neighboring values of a numeric domain; None if it is continuous.
+
+    It is 1 for integers without another step.
+    """
     if isinstance(domain, IntUniform) and domain.q is None:
         return 1
     return domain.q
@@ -289,15 +308,15 @@ def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
     """Return whether values of a parameter are best shown on a logarithmic scale.
 
     ``domain`` is the parameter's domain, or None if unknown; ``numbers`` are the values. The result is False if a
-    number is 0 or negative, and otherwise True for a logarithmic domain. For a list, a tied or an unknown domain, it is
-    True if the numbers span a factor of ten and most of them lie at the low end. Raises ValueError if ``numbers`` is
-    empty.
+    number is 0 or negative, and otherwise True for a logarithmic domain, False for another numeric one. For a list, a
+    constant, a tied or an unknown domain, it is True if the numbers span at least a factor of ten and their median lies
+    in the lowest two fifths of the span. Raises ValueError if ``numbers`` is empty.
     """
     low = min(numbers)
     high = max(numbers)
+    if low <= 0:
+        return False
     match domain:
-        case _ if low <= 0:
-            return False
         case LogUniform() | LogNormal() | IntUniform(log=True):
             return True
         case IntUniform() | Uniform() | Normal() | Beta():
@@ -310,7 +329,7 @@ def find_multiples(low: float, high: float, q: float) -> tuple[float, float]:
     """Return the first and the last integer k with low <= k * q <= high.
 
     The last is smaller than the first if there is none. The arithmetic is decimal, in which 0.7 / 0.1 is 7. An infinite
-    bound is returned as it is.
+    bound is returned in place of the integer. Results are cached.
     """
     step = Fraction(str(q))
     first, last = low, high

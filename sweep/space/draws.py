@@ -46,7 +46,8 @@ def from_unit(domain: Domain, u: float) -> Value:
     """Map a number ``u`` in [0, 1) to a value of the domain, by the inverse of its cumulative distribution.
 
     The value is always within the domain's bounds and on its quantum; a constant domain has the same value for every
-    number. Raises TypeError for a tied domain.
+    number. Choices come in their order, each with an interval as long as its probability, and none without one. Raises
+    TypeError for a tied domain.
     """
     match domain:
         case Constant(value):
@@ -60,8 +61,10 @@ def from_unit(domain: Domain, u: float) -> Value:
                     possible.append(i)
             edges = list(accumulate(weights[i] for i in possible))
             # the last edge may be below ``u``, since the sum of the probabilities is rounded
-            return values[possible[min(bisect_right(edges, u), len(possible) - 1)]]
+            interval = min(bisect_right(edges, u), len(possible) - 1)
+            return values[possible[interval]]
         case IntUniform(low, high, q, log=False):
+            # the values are the step times each integer from `first` to `last`
             first, last = find_multiples(low, high, q or 1)
             place = min(int(u * (last - first + 1)), last - first)
             return int(first + place) * (q or 1)
@@ -72,12 +75,12 @@ def from_unit(domain: Domain, u: float) -> Value:
 
 
 def to_unit(domain: Domain, value: Value) -> float:
-    """Map a value of a domain to a number in [0, 1) that `from_unit` maps back to it.
+    """Map a value of a domain to a number in [0, 1) that `from_unit` maps back to it, but for rounding.
 
     The value must be in the domain (`contains`); that is checked only as far as follows. A value far in the tail of a
-    normal distribution gets a number that `from_unit` maps to a less extreme value. Raises TypeError if the domain is
-    constant or tied, or if a numeric domain gets a value that is no number, and ValueError if the value is not among
-    the domain's choices.
+    normal distribution gets a number that `from_unit` maps to a less extreme value. A value that stands for an interval
+    of numbers, such as a choice, gets one within it. Raises TypeError if the domain is constant or tied, or if a
+    numeric domain gets a value that is no number, and ValueError if the value is not among the domain's choices.
     """
     match domain:
         case Categorical(values):
@@ -103,13 +106,14 @@ def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
     There are fewer only if the domain has no more values, or if those that become equal are of an unbounded domain or
     of one with more than `MAX_CHOICES` values.
     """
-    possible = list_choices(domain)
+    possible = list_choices(domain)  # all values, ascending; None for a continuous or unbounded domain
     if possible is not None and len(possible) <= count:
         return possible
     middles = [(i + 0.5) / count for i in range(count)]
-    ends = middles
     if count > 1:
-        ends = [i / (count - 1) for i in range(count)]
+        ends = [i / (count - 1) for i in range(count)]  # from 0 to 1, both included
+    else:
+        ends = middles
     match domain:
         case Normal() | LogNormal() | Beta():
             points = [_compute_quantile(domain, u) for u in middles]
@@ -120,6 +124,7 @@ def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
     values = [snap(domain, x) for x in _round_points(points)]
     if possible is None:
         return tuple(dict.fromkeys(values))
+    # each value has a place in `possible`; where several would have the same, the later ones move to the next free ones
     place_of = {value: place for place, value in enumerate(possible)}
     places: list[int] = []
     for value in values:
@@ -132,7 +137,7 @@ def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
 def _round_points(points: list[float]) -> list[float]:
     """Return ascending numbers rounded to 12 digits, so that 0.1 + 0.2 becomes 0.3.
 
-    They are returned unchanged if that would move one by more than a millionth of its distance from the next, as in a
+    All are returned unchanged if that would move one by more than a millionth of its distance from a neighbor, as in a
     narrow range of large numbers.
     """
     rounded = [float(f"{x:.12g}") for x in points]
@@ -147,6 +152,10 @@ def _interpolate_on_log_scale(low: float, high: float, t: float) -> float:
 
 
 def _compute_quantile(domain: Range, u: float) -> float:
+    """Return the number below which a share ``u`` of the domain's distribution lies, without regard to its quantum.
+
+    Integers that are equally likely must have been handled before.
+    """
     # at 0 and 1, a normal distribution has no finite quantile
     inner = min(max(u, _TINY), 1 - _TINY)
     match domain:
@@ -162,23 +171,24 @@ def _compute_quantile(domain: Range, u: float) -> float:
             return math.exp(mu + sigma * _NORMAL.inv_cdf(inner))
         case Beta(a, b):
             # its import takes half a second, and only this distribution needs it
-            from scipy import (
-                special,
-            )
+            from scipy import special
 
             return float(special.betaincinv(a, b, inner))
 
 
 def _compute_cumulative(domain: Range, x: float) -> float:
+    """Return the share of the domain's distribution that lies below ``x``, without regard to its quantum.
+
+    It is 0 if a uniform or log-uniform domain has a single value, and may be below 0 or above 1 beyond the bounds of
+    the domain. Integers that are equally likely must have been handled before.
+    """
     match domain:
         case Uniform(low, high):
             return (x - low) / (high - low) if high > low else 0.0
         case LogUniform(low, high):
-            return (
-                (math.log(x) - math.log(low)) / (math.log(high) - math.log(low))
-                if high > low
-                else 0.0
-            )
+            if high == low:
+                return 0.0
+            return (math.log(x) - math.log(low)) / (math.log(high) - math.log(low))
         # log scale, with half a unit on both sides, as in `_compute_quantile`
         case IntUniform(low, high):
             return math.log(x / (low - 0.5)) / math.log((high + 0.5) / (low - 0.5))
@@ -214,7 +224,8 @@ class Belief:
     def draw(self, domain: Domain, u: float) -> Value:
         """Map a number ``u`` in [0, 1) to a value of ``domain``, by the inverse of the believed distribution.
 
-        Raises the errors of `to_unit` for the believed value of a numeric domain.
+        A believed value that is not among the choices of a domain has no effect there. Raises the errors of `to_unit`
+        for the believed value of any other domain.
         """
         if isinstance(domain, Categorical):
             return from_unit(self._multiply_odds(domain), u)
@@ -225,8 +236,9 @@ class Belief:
     def log_density(self, domain: Domain, value: Value) -> float:
         """Return log(b / d), where b is the believed density of a value, and d its density in the domain.
 
-        For a domain of choices, that is the ratio of probabilities. Raises the errors of `to_unit` for the value, and
-        ZeroDivisionError for a choice with probability 0.
+        The logarithm is the natural one. For a domain of choices, that is the ratio of probabilities. Raises the errors
+        of `to_unit` for ``value`` and for the believed value, except for a believed value that is not among the
+        choices, and ZeroDivisionError for a choice with probability 0.
         """
         if isinstance(domain, Categorical):
             believed = self._multiply_odds(domain).probabilities or ()
@@ -237,11 +249,19 @@ class Belief:
         return math.log(around.pdf(to_unit(domain, value)) / (high - low))
 
     def _make_normal(self, domain: Domain) -> tuple[NormalDist, float, float]:
+        """Return the normal distribution around the believed value, on the scale from 0 to 1.
+
+        The second and third result are its cumulative probabilities at the ends 0 and 1. Raises the errors of
+        `to_unit`.
+        """
         around = NormalDist(to_unit(domain, self.value), WIDTHS[self.confidence])
         return around, max(around.cdf(0.0), 1e-15), min(around.cdf(1.0), 1 - 1e-15)
 
     def _multiply_odds(self, domain: Categorical) -> Categorical:
-        """Return the domain with the probability of the believed value multiplied by the odds of the confidence."""
+        """Return the domain with the probability of the believed value multiplied by the odds of the confidence.
+
+        All probabilities are then scaled so that they sum to one.
+        """
         weights = []
         for value, probability in zip(domain.values, _get_probabilities(domain), strict=True):
             if key(value) == key(self.value):

@@ -27,19 +27,25 @@ class PopulationRules:
 
     @property
     def replaced(self) -> int:
-        """The number of members that are replaced after each generation: at least 1, but at most half of them."""
+        """The number of members that are replaced after each generation: the share ``quantile``, rounded down.
+
+        It is at least 1, but at most half of the members, also rounded down.
+        """
         return min(max(math.floor(self.size * self.quantile), 1), self.size // 2)
 
     @property
     def most_trials(self) -> int:
         """The number of trials in a sweep if no member fails: the members, and the copies that replace some.
 
-        Copies are made after each generation but the last.
+        After each generation but the last, `replaced` copies are made.
         """
         return self.size + self.replaced * len(self.list_generation_ends())
 
     def list_generation_ends(self) -> tuple[int, ...]:
-        """Return the last epoch of each generation except the last generation, after which nothing is replaced."""
+        """Return the last epoch of each generation except the last generation, after which nothing is replaced.
+
+        They are ascending; () if the training has a single generation.
+        """
         return tuple(range(self.interval, self.epochs, self.interval))
 
 
@@ -57,21 +63,27 @@ class Misfit(ValueError):
 def _make_key_field(
     default: object, description: str, low: float | None = None, high: float | None = None
 ) -> Any:
-    """Return a dataclass field for a key of a rule, with its description and its bounds as metadata."""
+    """Return a dataclass field for a key of a rule, with its description and its bounds as metadata.
+
+    The bounds are included; None stands for no bound.
+    """
     return field(default=default, metadata={"description": description, "low": low, "high": high})
 
 
 def _make_first_rung_field() -> Any:
-    """Return the dataclass field for ``min_iter``, the first rung of a rule.
+    """Return the dataclass field for ``min_iter``, the first rung of a rule, with the default 1.
 
-    With a method that learns, its default is `default_first_rung` instead.
+    Who reads the sweep file replaces that default by `default_first_rung` if the method learns.
     """
-    known = "1 by default, epochs / eta^2 rounded up with a method that learns"
-    return _make_key_field(1, f"First rung, in epochs: {known}; later ones by factors of eta.", 1)
+    default = "1 by default, epochs / eta^2 rounded up with a method that learns"
+    return _make_key_field(1, f"First rung, in epochs: {default}; later ones by factors of eta.", 1)
 
 
 def _make_eta_field(what: str = "Factor between rungs; the best 1/eta of the trials go on.") -> Any:
-    """Return the dataclass field for ``eta``, the factor between rungs, with ``what`` as its description."""
+    """Return the dataclass field for ``eta``, the factor between rungs, with ``what`` as its description.
+
+    The default is 3, and values from 1.1 to 1000 are valid.
+    """
     return _make_key_field(3.0, what, 1.1, 1000)
 
 
@@ -95,7 +107,10 @@ class Rule:
     """Whether `min_iter` is `default_first_rung` if a file names none: never, with methods that learn, or always."""
 
     def __post_init__(self) -> None:
-        """Check the keys. Raises `Misfit` if a value is out of bounds, or if keys contradict each other."""
+        """Check the keys: raise `Misfit` if a value is out of bounds, or if keys contradict each other (`check`).
+
+        A key whose value is None is not checked against its bounds.
+        """
         for one in fields(self):
             value = getattr(self, one.name)
             low = one.metadata["low"]
@@ -111,17 +126,20 @@ class Rule:
         """Return for each bracket the epochs at which a trial of ``epochs`` epochs can be stopped or paused, ascending.
 
         Most rules have a single bracket; a rule that never acts returns (). A bracket may be empty. The last epoch is
-        never among them, because stopping there would save nothing.
+        never among them, because stopping there would save nothing. Raises NotImplementedError in the base class.
         """
         raise NotImplementedError  # each rule has its own
 
     @property
     def key_of_first_rung(self) -> str:
-        """The name of the key that sets the first epoch at which the rule acts."""
+        """The name of the key that sets the first epoch at which the rule acts, also if the rule has no such key."""
         return "min_iter"
 
     def check(self) -> None:
-        """Raise `Misfit` if keys contradict each other, as a ``max_iter`` below ``min_iter``."""
+        """Raise `Misfit` if keys contradict each other; here, if ``max_iter`` is below ``min_iter``.
+
+        A rule without one of these keys, or with None as its value, passes.
+        """
         first = getattr(self, "min_iter", None)
         last = getattr(self, "max_iter", None)
         if first is not None and last is not None and last < first:
@@ -300,7 +318,7 @@ class Hyperband(Rule):
         """Return one bracket with the epochs at which a trial may stop, ascending.
 
         What W&B calls a bracket is one of these epochs. All trials can stop at each of them, so that here they are a
-        single bracket. If ``max_iter`` and ``s`` are given, ``min_iter`` is ignored.
+        single bracket. If ``max_iter`` and ``s`` are given, ``min_iter`` is ignored. Epochs are rounded down.
         """
         if self.max_iter is not None and self.s is not None:
             candidates = []  # in descending order, perhaps several times the same; `_select_epochs` sorts that out
@@ -320,13 +338,14 @@ class Hyperband(Rule):
         return "min_iter"
 
     def check(self) -> None:
+        """Raise `Misfit` unless ``min_iter`` is given without ``max_iter``, or ``max_iter`` with ``s``."""
         given = []
         for key in ("min_iter", "max_iter", "s"):
             if getattr(self, key) is not None:
                 given.append(key)
-        by_first = self.min_iter is not None and self.max_iter is None
-        by_last = self.max_iter is not None and self.s is not None
-        if not by_first and not by_last:
+        up_from_first = self.min_iter is not None and self.max_iter is None
+        down_from_last = self.max_iter is not None and self.s is not None
+        if not up_from_first and not down_from_last:
             raise Misfit(
                 f"{' and '.join(given) or 'neither'} given, expected min_iter alone, or max_iter and s"
             )
@@ -391,7 +410,8 @@ def list_brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...],
 def earliest_ranking_epoch(rule: Rule, epochs: int) -> int:
     """Return ceil(epochs / eta**2), the first epoch at which ranks predict those at the last epoch.
 
-    It is at least 1, and before the last epoch if there are several. For a rule without ``eta``, 3 is used.
+    ``epochs`` is the number of epochs of a trial. The result is at least 1, and before the last epoch if there are
+    several. For a rule without ``eta``, 3 is used.
 
     At an earlier rung, a method that learns from ranks proposes more and more configurations that start quickly, and
     the rule stops those that would end best. ``docs/search.md`` has the measurements.
@@ -402,11 +422,13 @@ def earliest_ranking_epoch(rule: Rule, epochs: int) -> int:
 def default_first_rung(rule: Rule, epochs: int) -> int:
     """Return the default of ``min_iter``, for a rule whose default depends on the number of epochs.
 
-    `Rule.first_rung_by_epochs` says when it does. The result is `earliest_ranking_epoch`, but an earlier epoch if the
-    rule has more than two brackets, because each needs a rung of its own. It is never later than ``max_iter``.
+    `Rule.first_rung_by_epochs` says when it does, which is not checked here. The result is `earliest_ranking_epoch`,
+    but an earlier epoch if the rule has more than two brackets, because each needs a rung of its own. It is never later
+    than ``max_iter``.
     """
     last: int = getattr(rule, "max_iter", None) or epochs
-    return min(_divide_epochs(rule, epochs, powers=max(2, getattr(rule, "brackets", 1))), last)
+    powers = max(2, getattr(rule, "brackets", 1))
+    return min(_divide_epochs(rule, epochs, powers=powers), last)
 
 
 def _divide_epochs(rule: Rule, epochs: int, *, powers: int) -> int:
@@ -427,7 +449,10 @@ def compute_decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, .
 
 
 def _list_rungs(first: float, eta: float, limit: int) -> list[float]:
-    """Return the rungs ``first * eta**k`` up to and including ``limit``, at most 100 of them, as in W&B."""
+    """Return the rungs ``first * eta**k`` for k = 0 to 99 that are not above ``limit``, ascending and not rounded.
+
+    W&B has the same limit of 100 rungs.
+    """
     return [rung for k in range(100) if (rung := first * eta**k) <= limit]
 
 

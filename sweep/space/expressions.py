@@ -81,10 +81,12 @@ class Expression:
 
     @classmethod
     def parse(cls, text: str) -> Expression:
-        """Parse and check the text of an expression.
+        """Parse and check the text of an expression, and return it.
 
-        Raises `ExpressionError` for anything but numbers, strings, names, operators and known functions, and for a text
-        that is too long or nested too deeply. Whether the names are known is not checked.
+        A name in backquotes loses these in `names`, and `names` lacks words such as ``true``. Raises `ExpressionError`
+        for anything but numbers, strings, names, operators and known functions with as many arguments as they take, for
+        ``in`` without a list, for a number that is too large, and for a text that is too long or nested too deeply.
+        Whether the names are known is not checked.
         """
         if len(text) > MAX_LENGTH:
             raise ExpressionError(
@@ -100,13 +102,10 @@ class Expression:
             raise ExpressionError(
                 text, (error.offset or 1) + indent, f"cannot be read: {error.msg}"
             ) from None
-        # of a null character, or of hundreds of minus signs
-        except (
-            ValueError,
-            RecursionError,
-            MemoryError,
-        ):
+        except (ValueError, RecursionError, MemoryError):
+            # a null character, or hundreds of minus signs
             raise ExpressionError(text, 1, "cannot be read") from None
+        # give the nodes of the tree the names and the columns of the author's text
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
                 node.id = quoted.get(node.id, node.id)
@@ -118,7 +117,8 @@ class Expression:
         """Return the value of the expression at the point ``params``.
 
         Raises `UndefinedError` if arithmetic has no result or a number is NaN or too large, and `ExpressionError` if
-        ``params`` lacks a name or an operator does not accept a type.
+        ``params`` lacks a name or an operator does not accept a type. Parts that the result does not depend on, such as
+        those after a false part of ``and``, are not evaluated and raise nothing.
         """
         return _Evaluation(self.text, params).evaluate(self._tree)
 
@@ -126,7 +126,7 @@ class Expression:
         """Return how far the point ``params`` is from making a condition true; always finite.
 
         It is 0 if the condition is true, and smaller the nearer the point is. It is `WITHOUT_RESULT` if the expression
-        cannot be evaluated, as when ``params`` lacks a name.
+        cannot be evaluated, as when ``params`` lacks a name. No error is raised.
         """
         at = _Evaluation(self.text, params)
         try:
@@ -144,18 +144,20 @@ _QUOTED = re.compile("`([^`]+)`")
 def _replace_quoted_names(line: str) -> tuple[str, dict[str, str]]:
     """Replace each name in backquotes by a word of the same length, as Python cannot parse such names.
 
-    Return the line, and the names by the words that replace them.
+    Return the line, and a dictionary of the names, without backquotes, by the words that replace them. The words do not
+    occur in ``line`` otherwise.
     """
     # Hangul, which is rare in sweep files; the length stays the same, so that columns in messages are right
     letters = (letter for letter in map(chr, range(0xAC00, 0xD7A4)) if letter not in line)
-    quoted: dict[str, str] = {}
+    name_by_word: dict[str, str] = {}
 
-    def word(match: re.Match[str]) -> str:
-        found = next(letters) * len(match[0])
-        quoted[found] = match[1]
-        return found
+    # returns the word that replaces a name, and records both
+    def replace_name(match: re.Match[str]) -> str:
+        word = next(letters) * len(match[0])
+        name_by_word[word] = match[1]
+        return word
 
-    return _QUOTED.sub(word, line), quoted
+    return _QUOTED.sub(replace_name, line), name_by_word
 
 
 def _find_parameter_names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
@@ -181,13 +183,15 @@ def _find_parameter_names(text: str, node: ast.expr, depth: int) -> Iterator[str
 def _get_operands(text: str, node: ast.expr) -> list[ast.expr]:
     """Return the operands of an operation in a syntax tree; [] for a constant.
 
-    ``text`` is the expression, for messages. Raises `ExpressionError` for a node that is not allowed.
+    ``text`` is the expression, for messages. Raises `ExpressionError` for a node that is not allowed, such as a list or
+    an unknown function, and for a number beyond `MAX_MAGNITUDE`.
     """
     match node:
         case ast.Constant(value=bool() | int() | float() | str() | None as value):
             if isinstance(value, int | float) and not abs(value) <= MAX_MAGNITUDE:
                 raise ExpressionError(text, node.col_offset + 1, f"number beyond {MAX_MAGNITUDE:g}")
             operands: list[ast.expr] = []
+        # without bitwise operators
         case ast.BinOp(left=left, right=right) if type(node.op) in _ARITHMETIC:
             operands = [left, right]
         case ast.UnaryOp(op=ast.Not() | ast.UAdd() | ast.USub(), operand=operand):
@@ -208,9 +212,9 @@ def _get_operands(text: str, node: ast.expr) -> list[ast.expr]:
 
 
 def _get_compared(text: str, node: ast.Compare) -> list[ast.expr]:
-    """Return the operands of a comparison, in which a list after ``in`` is replaced by its elements.
+    """Return the operands of a comparison, or of a chain of them, from left to right.
 
-    ``text`` is the expression, for messages. Raises `ExpressionError` for ``is``, and if no list follows ``in``.
+    A list or tuple after ``in`` or ``not in`` is replaced by its elements. ``text`` is the expression, for messages. Raises `ExpressionError` for ``is``, and if no list follows ``in``.
     """
     compared = [node.left]
     for op, right in zip(node.ops, node.comparators, strict=True):
@@ -229,12 +233,12 @@ def _get_compared(text: str, node: ast.Compare) -> list[ast.expr]:
 def _get_arguments(text: str, node: ast.Call) -> list[ast.expr]:
     """Return the arguments of a function call.
 
-    ``text`` is the expression, for messages. Raises `ExpressionError` if the function is unknown, or if it does not
-    take as many arguments.
+    ``text`` is the expression, for messages. Raises `ExpressionError` if the function is unknown, if it does not take
+    as many arguments, or if an argument is named.
     """
     match node:
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
-            _, fewest, most = _FUNCTIONS[name]
+            _, fewest, most = _FUNCTIONS[name]  # numbers of arguments
             if not fewest <= len(args) <= most:
                 raise ExpressionError(
                     text, node.col_offset + 1, f"wrong number of arguments for {name}"
@@ -262,6 +266,7 @@ class _Evaluation:
     params: Params
 
     def evaluate(self, node: ast.expr) -> Value:
+        """Return the value of a part of the expression. Raises the errors of `Expression.evaluate`."""
         match node:
             case ast.Constant(value=bool() | int() | float() | str() | None as constant):
                 return constant
@@ -278,7 +283,8 @@ class _Evaluation:
     def look_up(self, node: ast.Name | ast.Attribute) -> Value:
         """Return the value of a parameter, a metric, or a constant such as ``true``.
 
-        Raises `ExpressionError` if there is no such name, and `UndefinedError` if the value is NaN or too large.
+        Raises `ExpressionError` if there is no such name, and `UndefinedError` if the value is a float that is NaN or
+        too large.
         """
         name = _join_dotted_name(node) or ""
         if name in _WORDS:
@@ -291,9 +297,10 @@ class _Evaluation:
         return value
 
     def decide(self, node: ast.expr) -> bool:
-        """Return the value of ``not``, ``and``, ``or`` or a comparison.
+        """Return the value of ``not``, ``and``, ``or`` or a comparison, always as a boolean.
 
-        As in Python, later parts are evaluated only if they matter. Raises the errors of `Expression.evaluate`.
+        As in Python, later parts are evaluated only if they matter, and ``a < b < c`` means ``a < b and b < c``. Raises
+        the errors of `Expression.evaluate`.
         """
         match node:
             case ast.UnaryOp(operand=operand):
@@ -303,7 +310,7 @@ class _Evaluation:
             case ast.BoolOp(values=values):
                 return any(self.evaluate_truth(value) for value in values)
             case ast.Compare(left=left, ops=ops, comparators=rights):
-                lefts = [left, *rights[:-1]]
+                lefts = [left, *rights[:-1]]  # in a chain, the right side of one is the left side of the next
                 return all(self.compare(*pair) for pair in zip(lefts, ops, rights, strict=True))
         raise self.make_error(node, "cannot be evaluated")
 
@@ -327,34 +334,38 @@ class _Evaluation:
         raise self.make_error(node, "cannot be evaluated")
 
     def compare(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool:
+        """Return the value of one comparison: ``in``, ``not in``, ``==``, ``!=``, or one of order between numbers.
+
+        As in Python, 1, 1.0 and true are equal. Raises the errors of `Expression.evaluate`.
+        """
         match op, right:
             case ast.In() | ast.NotIn(), ast.List(elts=elements) | ast.Tuple(elts=elements):
-                found = self.evaluate(left) in [self.evaluate(element) for element in elements]
-                return found == isinstance(op, ast.In)
+                is_in = self.evaluate(left) in [self.evaluate(element) for element in elements]
+                return is_in if isinstance(op, ast.In) else not is_in
             case ast.Eq() | ast.NotEq(), _:
-                return (self.evaluate(left) == self.evaluate(right)) == isinstance(op, ast.Eq)
+                is_equal = self.evaluate(left) == self.evaluate(right)
+                return is_equal if isinstance(op, ast.Eq) else not is_equal
         return _ORDER[type(op)](self.evaluate_number(left), self.evaluate_number(right))
 
     def compute(self, node: ast.expr, function: Callable[..., float], *numbers: float) -> float:
-        """Apply a function to numbers and return the result.
+        """Apply a function to numbers, at least one, and return the result.
 
-        ``node`` is the operation, for messages. Raises `UndefinedError` if there is no result, or if it is out of
-        bounds, and `ExpressionError` for a number of digits that `round` does not accept.
+        ``node`` is the operation, for messages. Raises `UndefinedError` if there is no result, if it is not real, or if
+        it is beyond `MAX_MAGNITUDE`, and `ExpressionError` unless the digits of `round` are a whole number from -15 to
+        15.
         """
         first, last = numbers[0], numbers[-1]
-        whole = isinstance(first, int) and isinstance(last, int)
+        are_integers = isinstance(first, int) and isinstance(last, int)
         # checked before it is computed, because Python would compute an integer of any size
-        if function is operator.pow and whole and abs(first) > 1:
-            # negative: the result is a float, however large the exponent
+        if function is operator.pow and are_integers and abs(first) > 1:
+            # negative for a negative exponent, with which the result is a float
             bits = last * math.log2(abs(first))
             if bits > 1000:
                 raise self.make_undefined_error(node, f"the result is beyond {MAX_MAGNITUDE:g}")
-        if (
-            function is round
-            and len(numbers) == 2
-            and not (isinstance(last, int) and abs(last) <= 15)
-        ):
-            raise self.make_error(node, "digits must be a whole number from -15 to 15")
+        if function is round and len(numbers) == 2:
+            digits = last
+            if not isinstance(digits, int) or abs(digits) > 15:
+                raise self.make_error(node, "digits must be a whole number from -15 to 15")
         try:
             result = function(*numbers)
         except (ZeroDivisionError, OverflowError, ValueError) as error:
@@ -401,18 +412,18 @@ class _Distance:
     def measure(self, node: ast.expr, *, wanted: bool) -> float:
         """Return how far a condition is from having the ``wanted`` truth value; 0 if it has.
 
-        The distances of parts that all must change are added; where a single part suffices, the smallest counts. Raises
-        `ExpressionError` if a part of it cannot be evaluated.
+        The distances of parts that all must change are added; where a single part suffices, the smallest counts. A part
+        that is no comparison, such as a boolean parameter, is 1 away. Raises `ExpressionError` if a part of it cannot
+        be evaluated, also one that does not matter for the truth value.
         """
         match node:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return self.measure(operand, wanted=not wanted)
             case ast.BoolOp(op=op, values=values):
                 parts = [self.measure(value, wanted=wanted) for value in values]
-                # all parts must change; for a true `or` or a false `and`, one
-                if isinstance(op, ast.And) == wanted:
-                    return sum(parts)
-                return min(parts)
+                # one part suffices for a true `or` or a false `and`; otherwise all must change
+                one_suffices = isinstance(op, ast.Or) if wanted else isinstance(op, ast.And)
+                return min(parts) if one_suffices else sum(parts)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.measure(body if self.at.evaluate_truth(test) else orelse, wanted=wanted)
             case ast.Compare(left=left, ops=ops, comparators=rights):
@@ -426,7 +437,11 @@ class _Distance:
     def measure_comparison(
         self, left: ast.expr, op: ast.cmpop, right: ast.expr, *, wanted: bool
     ) -> float:
-        """Return how far one comparison is from having the ``wanted`` truth value; 0 if it has."""
+        """Return how far one comparison is from having the ``wanted`` truth value; 0 if it has.
+
+        For ``in`` and ``not in``, the nearest element of the list counts; an empty list is 1 away. Raises the errors of
+        `Expression.evaluate`.
+        """
         if self.at.compare(left, op, right) == wanted:
             return 0.0
         match op, right:
@@ -444,10 +459,12 @@ class _Distance:
 def _measure_violation(left: Value, right: Value) -> float:
     """Return how far apart two values in a violated comparison are.
 
-    The distance increases with the absolute and with the relative difference of numbers. It is 1 if a value is not a
-    number and the two differ, and 1e-9 if they are equal.
+    The distance increases with the absolute and with the relative difference of numbers, of which booleans are some,
+    and is below 2. It is 1 if a value is not a number and the two differ, and 1e-9 if they are equal, as in ``a < b``.
     """
-    if not isinstance(left, int | float) or not isinstance(right, int | float) or left == right:
-        return 1e-9 if left == right else 1.0
+    if left == right:
+        return 1e-9
+    if not isinstance(left, int | float) or not isinstance(right, int | float):
+        return 1.0
     far = abs(left - right)
     return far / (1 + far) + far / (abs(left) + abs(right))
