@@ -214,7 +214,8 @@ def _get_operands(text: str, node: ast.expr) -> list[ast.expr]:
 def _get_compared(text: str, node: ast.Compare) -> list[ast.expr]:
     """Return the operands of a comparison, or of a chain of them, from left to right.
 
-    A list or tuple after ``in`` or ``not in`` is replaced by its elements. ``text`` is the expression, for messages. Raises `ExpressionError` for ``is``, and if no list follows ``in``.
+    A list or tuple after ``in`` or ``not in`` is replaced by its elements. ``text`` is the expression, for messages.
+    Raises `ExpressionError` for ``is`` and ``is not``, and if no list follows ``in``.
     """
     compared = [node.left]
     for op, right in zip(node.ops, node.comparators, strict=True):
@@ -414,7 +415,7 @@ class _Distance:
 
         The distances of parts that all must change are added; where a single part suffices, the smallest counts. A part
         that is no comparison, such as a boolean parameter, is 1 away. Raises `ExpressionError` if a part of it cannot
-        be evaluated, also one that does not matter for the truth value.
+        be evaluated, in ``and`` and ``or`` also if the truth value does not depend on it.
         """
         match node:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -459,8 +460,8 @@ class _Distance:
 def _measure_violation(left: Value, right: Value) -> float:
     """Return how far apart two values in a violated comparison are.
 
-    The distance increases with the absolute and with the relative difference of numbers, of which booleans are some,
-    and is below 2. It is 1 if a value is not a number and the two differ, and 1e-9 if they are equal, as in ``a < b``.
+    The distance increases with the absolute and with the relative difference of numbers, and is at most 2. Booleans
+    count as 0 and 1. It is 1 if a value is not a number and the two differ, and 1e-9 if they are equal.
     """
     if left == right:
         return 1e-9

@@ -33,7 +33,8 @@ _WALKS = 40  # number of walks from the witness
 def find_feasible_point(space: Space) -> dict[str, Value] | None:
     """Return a point that meets the constraints, always the same for a space; None if the search finds none.
 
-    The search may fail although some points meet them.
+    At most `DRAWS` random points are tried, then `_STARTS` points that are repaired. The search may fail although some
+    points meet the constraints.
     """
     numbers = random.Random(0)  # not cryptographic; any fixed sample works
     return next(_draw_points(space, numbers.random), None) or next(
@@ -42,15 +43,19 @@ def find_feasible_point(space: Space) -> dict[str, Value] | None:
 
 
 def estimate_feasible_fraction(space: Space) -> float:
-    """Estimate the fraction of a space that meets the constraints, from `DRAWS` points drawn with a fixed seed.
+    """Return the fraction of `DRAWS` random points of a space that meet the constraints, from 0 to 1.
 
-    The result is from 0 to 1, and may be 0 although some points meet them.
+    The points are drawn from the parameters' distributions with a fixed seed. The result may be 0 although some points
+    meet the constraints. Points at which a tied value has no result do not meet them.
     """
     return sum(1 for _ in _draw_points(space, random.Random(0).random)) / DRAWS
 
 
 def _draw_points(space: Space, uniform: Callable[[], float]) -> Iterator[dict[str, Value]]:
-    """Draw `DRAWS` random points by numbers from ``uniform``, in [0, 1), and yield those that meet the constraints."""
+    """Draw `DRAWS` random points by numbers from ``uniform``, in [0, 1), and yield those that meet the constraints.
+
+    Points at which a tied value has no result are left out.
+    """
     for _ in range(DRAWS):
         params = space.complete_if_feasible(
             lambda parameter: from_unit(parameter.domain, uniform())
@@ -90,9 +95,10 @@ def generate_feasible_points(
 def _generate_repaired_points(
     space: Space, uniform: Callable[[], float], *, walk: bool = False
 ) -> Iterator[dict[str, Value]]:
-    """Yield at most `_STARTS` points that meet the constraints, repaired from random points.
+    """Yield at most `_STARTS` points that meet the constraints, repaired from as many random points.
 
-    With ``walk``, they are then moved at random.
+    With ``walk``, they are then moved at random within the feasible region. Random points that cannot be repaired are
+    left out. ``uniform`` draws numbers from [0, 1).
     """
     for _ in range(_STARTS):
         point = _Point.from_params(space, {}, uniform)
@@ -107,7 +113,7 @@ class _Point:
     """A point of a space as numbers from 0 to 1, which can be moved."""
 
     space: Space
-    units: dict[str, float]
+    units: dict[str, float]  # by the names of all drawn parameters, also of those that do not apply
     decisive: tuple[str, ...]  # drawn parameters that the constraints depend on
     uniform: Callable[[], float]
 
@@ -115,17 +121,15 @@ class _Point:
     def from_params(cls, space: Space, params: Params, uniform: Callable[[], float]) -> _Point:
         """Return the point with the values of ``params``, and with random values for parameters that it lacks.
 
-        The values must lie in the domains of the space's parameters. ``uniform`` draws numbers from [0, 1), also for
-        later moves of the point.
+        Values of parameters that are not drawn are ignored; the others must lie in the domains of the space's
+        parameters. ``uniform`` draws numbers from [0, 1), also for later moves of the point.
         """
-        drawn = []
-        for parameter in space.parameters:
-            if parameter.drawn:
-                drawn.append(parameter)
         constrained = _list_constrained_parameters(space)
         units = {}
-        for parameter in drawn:
+        for parameter in space.parameters:
             name = parameter.name
+            if not parameter.drawn:
+                continue
             if name in params:
                 units[name] = to_unit(parameter.domain, params[name])
             else:
@@ -133,6 +137,7 @@ class _Point:
         return cls(space, units, tuple(name for name in units if name in constrained), uniform)
 
     def params(self) -> dict[str, Value]:
+        """Return the values at the point (`Space.complete`), also if they do not meet the constraints."""
         return self.space.complete(
             lambda parameter: from_unit(parameter.domain, self.units[parameter.name])
         )
@@ -140,7 +145,8 @@ class _Point:
     def distance(self, moved: Mapping[str, float]) -> float:
         """Return the distance from meeting the constraints with some numbers replaced by ``moved``.
 
-        It is 1e9 if a tied value has no result.
+        ``moved`` has numbers from 0 to 1 by parameter. The distance is that of `Space.distance`, and 1e9 if a tied
+        value has no result. The point itself is not moved.
         """
         units = {**self.units, **moved}
         try:
@@ -154,14 +160,16 @@ class _Point:
     def repair(self) -> bool:
         """Move the point step by step nearer to meeting the constraints; return whether it meets them in the end.
 
-        A point that does not is left where it was nearest to meeting them.
+        There are at most `_STEPS` random steps, and no more after `_STALLED` without progress. A point that does not
+        meet the constraints is left where it was nearest to meeting them.
         """
         best = self.distance({})
-        stalled = 0
+        stalled = 0  # steps since the last progress
         for _ in range(_STEPS):
             if best == 0 or stalled > _STALLED or not self.decisive:
                 break
-            stuck = stalled > _STALLED // 3  # otherwise it stays near its start
+            # a point without progress for long may move far away; otherwise it stays near its start
+            stuck = stalled > _STALLED // 3
             # one parameter if both draws are the same, else two, since a constraint may need two to change at once
             moved = dict.fromkeys((self._choose_decisive(), self._choose_decisive()), 0.0)
             for name in moved:
@@ -181,10 +189,13 @@ class _Point:
         """Move the point, which must meet the constraints, at random within the feasible region.
 
         Each parameter that constraints depend on is drawn from the values that meet the constraints while all others
-        are fixed.
+        are fixed, `_ROUNDS` times in turn. A parameter for which no other value is found keeps its value.
         """
         for name in self.decisive * _ROUNDS:
-            here, low, high = self.units[name], 0.0, 1.0
+            here = self.units[name]
+            # A number is drawn from this range until one meets the constraints. Each that does not becomes the end of
+            # the range on its side of the present number, which meets them.
+            low, high = 0.0, 1.0
             # each step halves the range on average; below 1e-16 the value is unchanged
             for _ in range(60):
                 there = low + self.uniform() * (high - low)
@@ -201,7 +212,10 @@ class _Point:
         return self.decisive[int(self.uniform() * len(self.decisive))]
 
     def _move_unit(self, unit: float) -> float:
-        """Return a number from 0 to 1 moved up or down by a random step, from 1e-8 to 1."""
+        """Return a number from 0 to 1 moved up or down by a random step, from 1e-8 to 1.
+
+        A step that would leave the range from 0 to 1 is replaced by half of the distance to its end.
+        """
         far = 10 ** (-8 * self.uniform())
         if self.uniform() < 0.5:
             if unit + far < 1:
@@ -211,9 +225,15 @@ class _Point:
 
 
 def _list_constrained_parameters(space: Space) -> set[str]:
-    """Return the names of all parameters that constraints and tied values depend on, also through other parameters."""
+    """Return the names of all parameters that constraints, constants and tied values depend on.
+
+    These are the parameters in constraints, in the expressions of tied values, and in the conditions of all these and
+    of constants. The condition of a parameter that stands below one that needs it in the file is left out, unless the
+    parameter is a constant, tied, or in a constraint.
+    """
     named: set[str] = set().union(*(c.names for c in space.constraints))
-    for parameter in reversed(space.parameters):  # a parameter's dependencies precede it
+    # from the last in the file to the first, as a parameter mostly stands below those that it needs
+    for parameter in reversed(space.parameters):
         if parameter.name in named or not parameter.drawn:
             named |= parameter.needs
     return named

@@ -17,7 +17,8 @@ def complete_starts(
     """Complete initial configurations to points of a space; return the points without duplicates, in their order.
 
     For each start, ``complete`` is called with the subspace in which the start's values are fixed, the position of the
-    start, and the keys of the earlier points. It returns a point of the subspace, or None to leave out the start.
+    start, from 0, and the keys (`sweep.space.domains.key`) of the earlier points. It returns a point of the subspace,
+    or None to leave out the start. A start whose point equals an earlier one is left out as well.
     """
     points: list[Params] = []
     tried: set[str] = set()
@@ -44,9 +45,9 @@ def complete_starts_on_grid(space: Space, starts: Iterable[Params]) -> list[Para
 
 
 def count_points_off_grid(space: Space, points: Iterable[Params]) -> int:
-    """Return how many of ``points`` have a value that is not on the grid of the space.
+    """Return how many of ``points`` have a value of a drawn parameter that is not on the grid of the space.
 
-    Raises the errors of `grid_values`. Conditions and constraints are not checked.
+    1 and 1.0 are different values here. Conditions and constraints are not checked. Raises the errors of `grid_values`.
     """
     values = {}
     for parameter in space.parameters:

@@ -42,7 +42,7 @@ class Objective:
         return -1.0 if self.maximize else 1.0
 
     def value(self, metrics: Mapping[str, float]) -> float | None:
-        """Return the metric's value, or None if it is absent, NaN or infinite."""
+        """Return the value of the metric in ``metrics``, or None if it is absent, NaN or infinite."""
         value = metrics.get(self.name)
         if value is not None and math.isfinite(value):
             return value
@@ -51,7 +51,8 @@ class Objective:
     def explain_divergence(self, epoch: EpochReported) -> str:
         """Return why a trial diverged in an epoch, by the first such metric; "" if it did not.
 
-        A trial diverges if its metric "loss" or an objective is NaN or infinite. Absent metrics do not count.
+        A trial diverges if its metric "loss" or an objective, also one of `others`, is NaN or infinite. They are
+        checked in this order. Absent metrics do not count.
         """
         for name in ("loss", self.name, *(other.name for other in self.others)):
             value = epoch.metrics.get(name)
@@ -80,8 +81,8 @@ class Objective:
     def measure_violation(self, metrics: Mapping[str, float]) -> float:
         """Return how far ``metrics`` are from meeting the constraints: 0 if they do, less the nearer they are.
 
-        The distances of all constraints are added. That of one without a result, as for an absent metric, is
-        `WITHOUT_RESULT`.
+        The distances of all constraints (`Expression.distance`) are added. That of one without a result, as for an
+        absent metric, is `WITHOUT_RESULT`. The result is 0 without constraints.
         """
         return sum(one.distance(metrics) for one in self.constraints)
 
@@ -115,7 +116,7 @@ class Objective:
         return finite
 
     def ranking_loss(self, metrics: Mapping[str, float]) -> float:
-        """Return `constrained_loss`, or infinity in place of None, so that the trial ranks last."""
+        """Return `constrained_loss`, or infinity in place of None, so that a trial with ``metrics`` ranks last."""
         found = self.constrained_loss(metrics)
         return math.inf if found is None else found
 
@@ -123,8 +124,8 @@ class Objective:
         """Return the loss that ``impute`` assigns to a trial without a final value.
 
         ``epochs`` are its metrics, epoch by epoch; those without a finite loss are left out. The result is the latest
-        or the best loss. Returns None if the trial counts as worse than all others: ``impute`` is ``worst`` or absent,
-        or no epoch has a finite loss.
+        or the best loss, without regard to constraints. Returns None if the trial counts as worse than all others:
+        ``impute`` is ``worst`` or None, or no epoch has a finite loss.
         """
         losses = [loss for metrics in epochs if (loss := self.loss(metrics)) is not None]
         if not losses or self.impute in (None, "worst"):
@@ -142,17 +143,15 @@ class Objective:
         return self.sign * loss
 
     def describe_reached(self, target: float | None, metrics: Mapping[str, float]) -> str | None:
-        """Return a message if ``metrics`` reach the target and meet the constraints.
+        """Return a message with the value if ``metrics`` reach the target and meet the constraints.
 
-        Returns None otherwise, and if the target is None or the metric has no finite value.
+        A value equal to the target reaches it, and so does a better one. Returns None otherwise, and if the target is
+        None or the metric has no finite value.
         """
         value = self.value(metrics)
-        if (
-            target is None
-            or value is None
-            or self.to_loss(value) > self.to_loss(target)
-            or self.list_violated(metrics)
-        ):
+        if target is None or value is None:
+            return None
+        if self.to_loss(value) > self.to_loss(target) or self.list_violated(metrics):
             return None
         return f"target reached: {self.name} {value:.4g}"
 

@@ -27,11 +27,12 @@ class Parameter:
     @property
     def needs(self) -> frozenset[str]:
         """The names of the parameters that determine whether this one applies, or from which its value is computed."""
+        names: frozenset[str] = frozenset()
         if isinstance(self.domain, Tied):
-            tied = self.domain.expression.names
-        else:
-            tied = frozenset()
-        return tied | (self.when.names if self.when else frozenset())
+            names |= self.domain.expression.names
+        if self.when:
+            names |= self.when.names
+        return names
 
     @property
     def drawn(self) -> bool:
@@ -51,7 +52,9 @@ class Parameter:
     def applies(self, params: Params) -> bool:
         """Return whether the parameter applies at a point whose values so far are ``params``.
 
-        A tied parameter does not apply if a parameter in its expression is absent.
+        It does if its condition holds, or if it has none. A tied parameter does not apply if a parameter in its
+        expression is absent.
         """
-        tied = not isinstance(self.domain, Tied) or self.domain.expression.names <= params.keys()
-        return tied and (self.when is None or self.when.holds(params))
+        if isinstance(self.domain, Tied) and not self.domain.expression.names <= params.keys():
+            return False
+        return self.when is None or self.when.holds(params)

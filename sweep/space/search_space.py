@@ -89,11 +89,15 @@ class Space:
 
     @cached_property
     def _order(self) -> tuple[Parameter, ...]:
-        """The parameters in file order, except that each comes after those that it needs."""
+        """The parameters in file order, except that each comes after those that it needs.
+
+        Raises ValueError if parameters need unknown ones, or each other in a circle.
+        """
         order: list[Parameter] = []
         waiting = list(self.parameters)
         while waiting:
             placed = {parameter.name for parameter in order}
+            # the first in the file of those whose needs are all placed
             ready = next((p for p in waiting if p.needs <= placed), None)
             if ready is None:
                 raise ValueError(
@@ -106,8 +110,10 @@ class Space:
     def complete(self, draw: Callable[[Parameter], Value]) -> dict[str, Value]:
         """Return a point with a value for every parameter that applies, in file order; constraints are not checked.
 
-        ``draw`` chooses the values of drawn parameters; tied ones are computed. Raises `UndefinedError` if a tied value
-        has no result, and `ExpressionError` if its expression does not accept the type of a value.
+        ``draw`` chooses the values of drawn parameters, which are not checked either. It is called once for each of
+        them that applies, and after those on which the parameter depends. Tied values are computed. Raises
+        `UndefinedError` if a tied value has no result, `ExpressionError` if its expression does not accept the type of
+        a value, and the errors of ``draw``.
         """
         params: dict[str, Value] = {}
         for parameter in self._order:
@@ -124,7 +130,7 @@ class Space:
     def complete_if_feasible(self, draw: Callable[[Parameter], Value]) -> dict[str, Value] | None:
         """Return the point that `complete` returns; None if it violates a constraint or a tied value has no result.
 
-        Raises `ExpressionError` if an expression does not accept the type of a value.
+        Raises `ExpressionError` if an expression does not accept the type of a value, and the errors of ``draw``.
         """
         try:
             params = self.complete(draw)
@@ -147,7 +153,8 @@ class Space:
     def distance(self, params: Params) -> float:
         """Return how far a point is from meeting the constraints: 0 if it does, less the nearer it is.
 
-        Constraints on an absent parameter do not apply.
+        It is the sum of the distances of the single constraints (`Expression.distance`). Constraints on an absent
+        parameter do not apply.
         """
         return sum(c.distance(params) for c in self.constraints if c.names <= params.keys())
 
@@ -168,20 +175,18 @@ class Space:
         """Return the parameters of another sweep's trial as a point of this space; None if that is impossible.
 
         The trial must have a value for every drawn parameter that applies here, and this space must allow it. The point
-        must meet the constraints and equal the trial in all parameters that both have. Parameters that the trial has in
-        addition are left out; constants and tied values that it lacks are added.
+        must meet the constraints and equal the trial in all parameters that both have; there, 1 and 1.0 differ.
+        Parameters that the trial has in addition are left out; constants and tied values that it lacks are added.
         """
 
-        def known(parameter: Parameter) -> Value:
-            if parameter.name not in foreign or not contains(
-                parameter.domain, foreign[parameter.name]
-            ):
-                # leaves `complete_if_feasible`; no point lacks the value
-                raise LookupError(parameter.name)
-            return foreign[parameter.name]
+        def take_from_trial(parameter: Parameter) -> Value:
+            name = parameter.name
+            if name not in foreign or not contains(parameter.domain, foreign[name]):
+                raise LookupError(name)  # it ends `complete_if_feasible`, and is caught below
+            return foreign[name]
 
         try:
-            params = self.complete_if_feasible(known)
+            params = self.complete_if_feasible(take_from_trial)
         except LookupError:
             return None
         if params is None:
@@ -199,16 +204,17 @@ class Space:
     def grid(self) -> Iterator[dict[str, Value]]:
         """Return an iterator over the different points of the grid that meet the constraints.
 
-        The first parameter in the file varies slowest; a parameter varies faster than those on which it depends.
+        The grid has the values of `grid_values` of each parameter, and tied values as computed. The first parameter in the file varies slowest; a parameter varies faster than those on which it depends.
         Iterating raises ``ValueError`` if a parameter without ``grid_count`` is continuous or has more than
         `MAX_CHOICES` values.
         """
         return self._feasible_points(grid_values)
 
     def grid_size(self) -> int:
-        """Return the number of points that `grid` returns.
+        """Return the number of points over which `grid` iterates.
 
-        Raises the errors of `grid`, and `InputError` if there are too many to count.
+        Raises the errors of `grid`, and `InputError` if more than `MAX_ENUMERATED` combinations would have to be
+        checked to count them.
         """
         size = self._count(grid_values)
         if size is None:
@@ -219,7 +225,8 @@ class Space:
     def points(self) -> Iterator[dict[str, Value]]:
         """Return an iterator over all points of a finite space that meet the constraints, in the order of a grid.
 
-        Iterating raises ``ValueError`` if a domain is continuous or has too many values.
+        Iterating raises ``ValueError`` if a domain is continuous or has more than `MAX_CHOICES` values. ``grid_count``
+        has no effect.
         """
         return self._feasible_points(_all_values)
 
@@ -227,7 +234,8 @@ class Space:
     def cardinality(self) -> int | None:
         """The number of different points that meet the constraints; None if infinite or too large to count.
 
-        A drawn parameter with more than `MAX_CHOICES` values counts as infinite.
+        A space with a drawn parameter that has more than `MAX_CHOICES` values, and is no list, counts as infinite. One
+        is too large if more than `MAX_ENUMERATED` combinations would have to be checked one by one.
         """
         if any(p.drawn and list_choices(p.domain) is None for p in self.parameters):
             return None
@@ -241,8 +249,9 @@ class Space:
     def _count(self, values: _Values) -> int | None:
         """Return the number of points with these ``values`` that meet the constraints; None if too many to count.
 
-        Only parameters that others or constraints depend on are enumerated; the numbers of values of the others are
-        multiplied.
+        ``values`` returns the values of a parameter; its errors are passed on. Tied parameters, and those on which
+        others or constraints depend, are enumerated in at most `MAX_ENUMERATED` combinations; the numbers of values of
+        the others are multiplied.
         """
         named = frozenset().union(
             *(c.names for c in self.constraints), *(p.needs for p in self.parameters)
@@ -251,7 +260,7 @@ class Space:
         for p in self._order:
             if p.name in named or isinstance(p.domain, Tied):
                 decisive.append(p)
-        free = []
+        free = []  # the other parameters, with the number of their values
         for p in self._order:
             if p not in decisive:
                 free.append((p, len(values(p))))
@@ -260,6 +269,7 @@ class Space:
             if visited >= MAX_ENUMERATED:
                 return None
             if not self.list_violated(params):
+                # each of these can be combined with all values of the free parameters that apply with it
                 total += math.prod(size for p, size in free if p.applies(params))
         return total
 
@@ -268,9 +278,9 @@ class Space:
 
 
 def grid_values(parameter: Parameter) -> tuple[Value, ...]:
-    """Return the values of a parameter that a grid contains.
+    """Return the values of a parameter that a grid contains: ``grid_count`` of a numeric domain, or all values.
 
-    Raises ``ValueError`` if the parameter has no ``grid_count`` and its domain is continuous, tied, or has more than
+    Those of a numeric domain are spaced out by `space_out_values`. Raises ``ValueError`` if the parameter has no ``grid_count`` and its domain is continuous, tied, or has more than
     `MAX_CHOICES` values.
     """
     if isinstance(parameter.domain, Range) and parameter.grid_count is not None:
@@ -286,16 +296,18 @@ def _all_values(parameter: Parameter) -> tuple[Value, ...]:
 
 
 def _combine_values(order: Sequence[Parameter], values: _Values) -> Iterator[dict[str, Value]]:
-    """Yield all combinations of the parameters' values, the last parameter varying fastest.
+    """Return an iterator over all combinations of the parameters' values, the last parameter varying fastest.
 
-    Parameters that do not apply are absent. Combinations in which a tied value has no result are left out. The yielded
-    dict is reused; copy it to keep it.
+    Parameters that do not apply are absent. Each parameter must come after those that it needs in ``order``. ``values``
+    returns the values of a parameter that is not tied, and is called for each of these at once. Combinations in which a
+    tied value has no result are left out. The same dict is yielded each time; copy it to keep it.
     """
     options = []
     for parameter in order:
         options.append(() if isinstance(parameter.domain, Tied) else values(parameter))
-    params: dict[str, Value] = {}
+    params: dict[str, Value] = {}  # the present combination
 
+    # yields `params` with each combination of the values from the parameter at `depth` on
     def combine(depth: int) -> Iterator[dict[str, Value]]:
         if depth == len(order):
             yield params
@@ -304,7 +316,7 @@ def _combine_values(order: Sequence[Parameter], values: _Values) -> Iterator[dic
         if not parameter.applies(params):
             yield from combine(depth + 1)
             return
-        # both are empty for a tied value without a result, so that nothing is yielded
+        # the one value of a tied parameter, or the values of another one; none for a tied value without a result
         for value in _list_tied_values(parameter.domain, params) or options[depth]:
             params[parameter.name] = value
             yield from combine(depth + 1)
@@ -315,17 +327,23 @@ def _combine_values(order: Sequence[Parameter], values: _Values) -> Iterator[dic
 
 
 def _list_tied_values(domain: Domain, params: Params) -> tuple[Value, ...]:
-    """Return the value of a tied parameter in a tuple; () if it has no result, or if the domain is not tied."""
+    """Return the value of a tied parameter in a tuple; () if it has no result, or if the domain is not tied.
+
+    Raises `ExpressionError` if its expression does not accept the type of a value.
+    """
+    if not isinstance(domain, Tied):
+        return ()
     try:
-        if not isinstance(domain, Tied):
-            return ()
         return (domain.expression.evaluate(params),)
     except UndefinedError:
         return ()
 
 
 def _is_satisfied(constraint: Expression, params: Params) -> bool:
-    """Return whether a constraint holds at a point; False if it has no result."""
+    """Return whether a constraint holds at a point; False if it has no result.
+
+    Raises `ExpressionError` if it does not accept the type of a value, or if the point lacks one of its names.
+    """
     try:
         return bool(constraint.evaluate(params))
     except UndefinedError:
