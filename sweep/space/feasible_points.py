@@ -225,11 +225,11 @@ class _Point:
 
 
 def _list_constrained_parameters(space: Space) -> set[str]:
-    """Return the names of all parameters that constraints, constants and tied values depend on.
+    """Return the names of the parameters that constraints, constants and tied values depend on.
 
-    These are the parameters in constraints, in the expressions of tied values, and in the conditions of all these and
-    of constants. The condition of a parameter that stands below one that needs it in the file is left out, unless the
-    parameter is a constant, tied, or in a constraint.
+    These are the parameters in constraints and in the expressions of tied values, and those in the conditions of
+    constants, of tied values and of all parameters found so far. The search goes once through the file from its end, so
+    that the condition of a drawn parameter that stands below the one that needs it may be missed.
     """
     named: set[str] = set().union(*(c.names for c in space.constraints))
     # from the last in the file to the first, as a parameter mostly stands below those that it needs

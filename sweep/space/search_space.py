@@ -204,9 +204,9 @@ class Space:
     def grid(self) -> Iterator[dict[str, Value]]:
         """Return an iterator over the different points of the grid that meet the constraints.
 
-        The grid has the values of `grid_values` of each parameter, and tied values as computed. The first parameter in the file varies slowest; a parameter varies faster than those on which it depends.
-        Iterating raises ``ValueError`` if a parameter without ``grid_count`` is continuous or has more than
-        `MAX_CHOICES` values.
+        The grid has the values of `grid_values` of each parameter, and tied values as computed. The first parameter in
+        the file varies slowest; a parameter varies faster than those on which it depends. Iterating raises
+        ``ValueError`` if a parameter without ``grid_count`` is continuous or has more than `MAX_CHOICES` values.
         """
         return self._feasible_points(grid_values)
 
@@ -280,8 +280,8 @@ class Space:
 def grid_values(parameter: Parameter) -> tuple[Value, ...]:
     """Return the values of a parameter that a grid contains: ``grid_count`` of a numeric domain, or all values.
 
-    Those of a numeric domain are spaced out by `space_out_values`. Raises ``ValueError`` if the parameter has no ``grid_count`` and its domain is continuous, tied, or has more than
-    `MAX_CHOICES` values.
+    Those of a numeric domain are spaced out by `space_out_values`. Raises ``ValueError`` if the parameter has no
+    ``grid_count`` and its domain is continuous, tied, or has more than `MAX_CHOICES` values.
     """
     if isinstance(parameter.domain, Range) and parameter.grid_count is not None:
         return space_out_values(parameter.domain, parameter.grid_count)
