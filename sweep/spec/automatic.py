@@ -46,7 +46,8 @@ class Automatic:
 def stop_instead_of_pausing(rule: AshaPromotion) -> tuple[Asha, str]:
     """Return a rule that stops trials for good at the rungs where ``rule`` would pause them, and a line that says why.
 
-    It is used if trials cannot continue from a checkpoint: a trial that paused would start again from its first epoch.
+    The cap of ``rule`` and its `min_completed` are lost, as `Asha` has neither. The result is used if trials cannot
+    continue from a checkpoint: a trial that paused would start again from its first epoch.
     """
     stopping = Asha(min_iter=rule.min_iter, max_iter=rule.max_iter, eta=rule.eta)
     why = (
@@ -70,9 +71,10 @@ def choose_automatically(
     With several metrics, these are tpe and no early stopping. Otherwise they are gp and a capped `asha_promotion`, or
     no early stopping if trials have fewer than `FEWEST_EPOCHS` epochs or different numbers of them.
 
-    ``objectives`` is the number of metrics. ``epochs`` is the length of a trial. Pass ``minutes`` only if nothing else
-    ends trials: ``epochs`` is then 100, and rungs are in hundredths of the minutes. ``has_rule`` says that the file
-    names a rule, ``has_prior`` that it has a `prior`, and ``lengths_differ`` that trials train for different numbers of
+    ``objectives`` is the number of metrics. ``epochs`` is the number of epochs of a trial, at least 1. Pass ``minutes``
+    only if trials end by nothing else; then pass 100 as ``epochs``, as rungs are in hundredths of the minutes.
+    ``has_rule`` says that the file names a rule, with which the result has none. ``has_prior`` says that it has a
+    `prior`, which changes the explanation only. ``lengths_differ`` says that trials train for different numbers of
     epochs. ``budget_epochs`` is the file's limit on the epochs of all trials together, or None without one; a small one
     lowers the first rung (`LOWER_FIRST_RUNGS`).
     """
@@ -98,10 +100,11 @@ def choose_automatically(
             f"none, chosen by auto: {counted(epochs, 'epoch')} a trial leave nothing to save"
         )
         return Automatic("gp", NoTermination(), (gp_line, too_short_line))
+    # the last epoch that is before `LAST_RUNG`, not at it
+    last_rung = math.ceil(LAST_RUNG * epochs) - 1
     rule = AshaPromotion(
         min_iter=_choose_first_rung(epochs, budget_epochs),
-        max_iter=math.ceil(LAST_RUNG * epochs)
-        - 1,  # the last epoch that is before `LAST_RUNG`, not at it
+        max_iter=last_rung,
         eta=float(ETA),
         capped=True,
         min_completed=MIN_COMPLETED,

@@ -47,16 +47,17 @@ class Block(BaseModel):
     )
 
     def to_plain_data(self) -> dict[str, Value]:
-        """Return all keys with their values, as plain data.
+        """Return all keys with their values, as plain data for JSON; nested blocks become dictionaries.
 
-        Keys in `LATER` are left out if they have their default, so that the files of older sweeps stay unchanged.
+        Keys of this block in `LATER` are left out if they have their default, so that the files of older sweeps stay
+        unchanged. Other keys with their default are included.
         """
         fields = type(self).model_fields
-        unused = set()
+        left_out = set()
         for key in LATER & fields.keys():
             if getattr(self, key) == fields[key].default:
-                unused.add(key)
-        dumped: dict[str, Value] = self.model_dump(mode="json", exclude=unused)
+                left_out.add(key)
+        dumped: dict[str, Value] = self.model_dump(mode="json", exclude=left_out)
         return dumped
 
 
@@ -120,9 +121,13 @@ OnePrice: TypeAlias = Annotated[float, Field(ge=0)]
 
 
 def _check_prices(given: object) -> object:
-    """Return prices of nodes unchanged. Raises ValueError for a mapping, outer or inner, without any price."""
+    """Return prices of nodes unchanged. Raises ValueError for a mapping, outer or inner, without any price.
+
+    Anything but a mapping is returned without a check.
+    """
     if not isinstance(given, dict):
         return given
+    # the prices by kind of node, and for each kind that has several those by market
     for each in (given, *given.values()):
         if isinstance(each, dict) and all(price is None for price in each.values()):
             raise ValueError("a price for each kind of node, and at least one kind")
@@ -251,7 +256,8 @@ class Resources(Block):
     def price(self) -> Price | None:
         """The price of a GPU-hour: a number, or a mapping by the kind of node; None if none is set.
 
-        The price of a kind of node is a number, or a mapping of those markets that have a price.
+        The price of a kind of node is a number, or a mapping from those markets that have a price, ``on_demand`` and
+        ``spot``, to their prices.
         """
         given = self.price_per_gpu_hour
         if not isinstance(given, dict):
@@ -275,7 +281,8 @@ class Resources(Block):
         """Return the CPUs and GPUs of each worker, marked as simulated unless ``simulated_gpus`` is None.
 
         Logical CPU devices stand in for the GPUs of a worker that is marked so. Each worker has as many of them as it
-        would have GPUs: the number ``simulated_gpus`` is not used, and a worker without GPUs is never marked.
+        would have GPUs (`most_gpus`): the number ``simulated_gpus`` is not used, and a worker without GPUs is never
+        marked.
         """
         gpus = self.most_gpus
         return Devices(self.cpus, gpus, simulated=simulated_gpus is not None and gpus > 0)
@@ -375,7 +382,10 @@ class Confirm(Block):
     )
 
     def share(self) -> float | None:
-        """Return the budget as a fraction of the epochs of the search, such as 0.2; None without a budget."""
+        """Return the budget as a fraction of the epochs of the search, such as 0.2; None without a budget.
+
+        It may be above 1.
+        """
         if self.budget is None:
             return None
         return parse_percent(self.budget)
@@ -455,7 +465,8 @@ def find_notify_mistakes(one: Notify) -> list[tuple[str, str, str]]:
     """Return the key, the mistake and a hint for each of a receiver's keys that requires another key which is missing.
 
     A ``server`` that is not ``host:port`` is a mistake as well. If the receiver has none or several of ``command``,
-    ``webhook``, ``slack`` and ``mail``, only this mistake is returned, with the key "".
+    ``webhook``, ``slack`` and ``mail``, only this mistake is returned, with the key "". Without mistakes, the result is
+    [].
     """
     ways = []
     for key in ("command", "webhook", "slack", "mail"):
@@ -465,14 +476,15 @@ def find_notify_mistakes(one: Notify) -> list[tuple[str, str, str]]:
         what = f"{' and '.join(ways) or 'none of them'}, expected one of command, webhook, slack and mail"
         return [("", what, "write an entry for each receiver")]
     found = []
-    needed = {
+    # keys that mean nothing without another key
+    needed_by_key = {
         "token": "webhook",
         "server": "mail",
         "sender": "mail",
         "user": "mail",
         "password": "user",
     }
-    for key, other in needed.items():
+    for key, other in needed_by_key.items():
         if getattr(one, key) is not None and getattr(one, other) is None:
             found.append((key, f"means nothing without {other}", "leave it out"))
     if one.mail is not None and one.server is None:

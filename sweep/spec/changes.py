@@ -68,11 +68,11 @@ class Difference:
         return self.is_one_of(CHANGEABLE)
 
     def is_one_of(self, keys: Iterable[str]) -> bool:
-        """Return whether the key is one of ``keys``, or lies within the block of one."""
+        """Return whether the key's `path` is one of ``keys``, or lies within the block of one."""
         return any(self.path == known or self.path.startswith(f"{known}.") for known in keys)
 
     def describe(self) -> str:
-        """Describe the change in words: the new and the earlier value."""
+        """Return a sentence without a full stop that says the key, the new and the earlier value."""
         return f"{self.path} is {format_value(self.after)} from now on; it was {format_value(self.before)}"
 
 
@@ -81,9 +81,9 @@ def find_differences(
 ) -> Iterator[Difference]:
     """Yield the keys in which two resolved sweep files differ.
 
-    ``before`` and ``after`` are what `Spec.to_json_dict` returns, or parts of it whose place is ``keys``. Mappings are
-    compared key by key, and lists of mappings item by item if they have the same length; other lists differ as a whole.
-    A missing key equals one with the value None. The numbers 1 and 1.0 differ.
+    ``before`` and ``after`` are what `Spec.to_json_dict` returns, or parts of it, to which ``keys`` lead from the
+    outermost mapping. Mappings are compared key by key, and lists of mappings item by item if they have the same
+    length; other lists differ as a whole. A missing key equals one with the value None. The numbers 1 and 1.0 differ.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
@@ -118,8 +118,10 @@ def list_differences(before: Spec, after: Spec) -> list[Difference]:
 def with_assignments(spec: Spec, assignments: Sequence[str], source: str) -> Spec:
     """Return a copy of a sweep with values changed by assignments, written as for ``--set``.
 
+    An assignment is a text such as ``budget.hours=3``; ``metric.`` in front stands for the first of the metrics.
     Starting configurations outside of the new space are left out, unless an assignment changes ``start_with``.
-    ``source`` is the path of the sweep file, for messages. Raises `InputError` with all mistakes.
+    ``source`` is the path of the sweep file, for messages. Whether the changes are allowed in a sweep that has begun is
+    not checked. Raises `InputError` with all mistakes if the result is not a valid sweep.
     """
     content = spec.to_json_dict()
     typed = []
@@ -138,8 +140,8 @@ def with_assignments(spec: Spec, assignments: Sequence[str], source: str) -> Spe
 
 
 def _is_valid_start(start: Mapping[str, Value], spec: Spec) -> bool:
-    """Return whether a starting configuration lies in a sweep's space."""
-    document = Document("")
+    """Return whether a starting configuration lies in a sweep's space, as `read_start_with` checks it."""
+    document = Document("")  # only to count the mistakes
     read_start_with([start], spec.space, (), document)
     return not document.found
 
@@ -147,7 +149,8 @@ def _is_valid_start(start: Mapping[str, Value], spec: Spec) -> bool:
 def make_settings(before: Spec, after: Spec) -> dict[str, Value]:
     """Return the new values of the top-level keys in which two sweeps differ; None for a removed key.
 
-    A key is included with its whole value, even if only a part of it differs.
+    A key is included with its whole value, even if only a part of it differs, or only the order of keys within it.
+    Without differences, the result is {}.
     """
     old = before.to_json_dict()
     new = after.to_json_dict()
@@ -161,7 +164,8 @@ def make_settings(before: Spec, after: Spec) -> dict[str, Value]:
 def apply_settings(spec: Spec, settings: Mapping[str, Value], source: str = "") -> Spec:
     """Return a copy of a sweep with new values of top-level keys; a key with the value None is removed.
 
-    ``source`` is the path of the sweep file, for messages. Raises `InputError` if the result is not a valid sweep.
+    Keys that ``settings`` lacks keep their values. ``source`` is the path of the sweep file, for messages. Raises
+    `InputError` if the result is not a valid sweep.
     """
     return parse_spec(_as_text({**spec.to_json_dict(), **settings}), source)
 
@@ -169,8 +173,8 @@ def apply_settings(spec: Spec, settings: Mapping[str, Value], source: str = "") 
 def apply_all(spec: Spec, changes: Iterable[Mapping[str, Value]], source: str = "") -> Spec:
     """Return a copy of the sweep as it began with all changes applied in order; the sweep itself if there are none.
 
-    Each change has new values of top-level keys, as `make_settings` returns them. Raises `InputError` as
-    `apply_settings` does; only the result is checked, not the sweeps in between.
+    Each change has new values of top-level keys, as `make_settings` returns them; a later one of a key replaces an
+    earlier one. Raises `InputError` as `apply_settings` does; only the result is checked, not the sweeps in between.
     """
     settings: dict[str, Value] = {}
     for one in changes:
@@ -208,7 +212,8 @@ def list_refusals(
 ) -> list[Problem]:
     """Return a problem for each difference that a sweep which has begun cannot adopt; see `check_change`.
 
-    Starting configurations that are left out because the space has changed are no such difference.
+    Those of keys that never change come first. The result is [] if the sweep can adopt all differences. Starting
+    configurations that are left out because the space has changed are no such difference.
     """
     found = list_differences(before, after)
     if _leaves_out_starts(before, after):
@@ -224,7 +229,10 @@ def list_refusals(
 
 
 def _leaves_out_starts(before: Spec, after: Spec) -> bool:
-    """Return whether the space has changed, and the starting configurations at most by some being left out."""
+    """Return whether the space has changed, and ``after`` has no starting configuration that ``before`` lacks.
+
+    That is True as well if none was left out.
+    """
     known = {key(start) for start in before.start_with}
     left = {key(start) for start in after.start_with}
     return before.space != after.space and left <= known
@@ -234,6 +242,7 @@ def check_running(before: Spec, after: Spec, began: Spec, stop: str, where: str 
     """Raise `RefusedError`, with all reasons, for changes that are not possible while a process runs the sweep.
 
     These are changes of the keys in `BETWEEN_SESSIONS`, and of a parameter from one value in all trials to several.
+    What `check_change` refuses is not checked here.
 
     ``before`` and ``after`` are the sweep without and with the change, and ``began`` is the sweep as it was when that
     process started to run it. ``stop`` is the command line that stops the process, for the hint, and ``where`` is as
@@ -258,23 +267,23 @@ def check_running(before: Spec, after: Spec, began: Spec, stop: str, where: str 
 def list_fixed_keys(found: Iterable[Difference], where: str) -> Iterator[Problem]:
     """Yield a problem for each changed key that must not change after a sweep has begun; the last one has the hint.
 
-    Differences of keys that may change are skipped. ``where`` is the text in front of each key in the messages.
+    Differences of keys that may change are skipped. ``where`` is the text in front of each key in the messages. The
+    hint names all keys that may change; if a key of `INSTEAD` is the only wrong one, it is the one given there.
     """
     wrong = [one for one in found if not one.is_changeable]
+    general_hint = (
+        f"a sweep that has begun can change {', '.join(CHANGEABLE)} alone: run it under another --name, and trials "
+        "that stay the same are answered from this one"
+    )
     for number, one in enumerate(wrong, start=1):
-        # Only if it is the only wrong key: beside others, the general hint below helps with all of them.
-        if one.path in INSTEAD and wrong == [one]:
-            what = (
-                f"is {format_value(one.after)}, but the sweep began with {format_value(one.before)}"
-            )
-            yield Problem(f"{where}{one.path}", what, INSTEAD[one.path])
-            return
         what = f"is {format_value(one.after)}, but the sweep began with {format_value(one.before)}"
-        hint = (
-            f"a sweep that has begun can change {', '.join(CHANGEABLE)} alone: run it under another --name, and trials "
-            "that stay the same are answered from this one"
-        )
-        yield Problem(f"{where}{one.path}", what, hint if number == len(wrong) else "")
+        if number < len(wrong):
+            hint = ""
+        elif number == 1:  # the only wrong key
+            hint = INSTEAD.get(one.path, general_hint)
+        else:
+            hint = general_hint
+        yield Problem(f"{where}{one.path}", what, hint)
 
 
 ANOTHER_SWEEP = "run it under another --name, with warm_start"
@@ -285,7 +294,8 @@ def _explain_refusal(
 ) -> tuple[str, str] | None:
     """Return why a sweep cannot adopt a changed key of the search, and what to do instead; None if it can.
 
-    Returns None for keys that do not belong to the search. ``searcher_changes`` is as for `check_change`.
+    Returns None for keys that are not in `SEARCH`. Populations adopt none of these. ``searcher_changes`` is as for
+    `check_change`.
     """
     if not one.is_one_of(SEARCH):
         return None
@@ -324,29 +334,28 @@ def _explain_parameter(one: Difference, before: Spec, after: Spec) -> tuple[str,
     """Return why a sweep cannot adopt a changed parameter, and what to do instead; None if it can.
 
     Ranges, choices and distributions can be changed, except those of ``epochs``. A sweep cannot adopt a new or missing
-    parameter, another constant in place of a constant, another condition, or a change of a tied parameter. Returns None
-    if the key is not that of a parameter.
+    parameter, another constant in place of a constant, another condition, or a change of a tied parameter. The first
+    reason that holds is returned. Returns None if the key is not that of a parameter.
     """
     if not one.is_one_of(("parameters",)):
         return None
     name = str(one.keys[1])  # the keys are "parameters", the name, and those within the parameter
     old = {parameter.name: parameter for parameter in before.space.parameters}.get(name)
     new = {parameter.name: parameter for parameter in after.space.parameters}.get(name)
-    if old is None or new is None:
-        return (
-            f"is {'new' if old is None else 'gone'}, and the trials so far have other parameters",
-            ANOTHER_SWEEP,
-        )
+    if old is None:
+        return "is new, and the trials so far have other parameters", ANOTHER_SWEEP
+    if new is None:
+        return "is gone, and the trials so far have other parameters", ANOTHER_SWEEP
     if (
         isinstance(old.domain, Constant)
         and isinstance(new.domain, Constant)
         and old.domain != new.domain
     ):
         return "has another value than in all trials so far", "write values: [...] with both"
-    # The first reason that holds is told; without any, the parameter may change.
-    reasons = {
-        "says how long trials train": name == "epochs",
-        "exists under another condition than in the trials so far": old.when != new.when,
-        "is tied to other parameters": isinstance(old.domain, Tied) or isinstance(new.domain, Tied),
-    }
-    return next(((reason, ANOTHER_SWEEP) for reason, holds in reasons.items() if holds), None)
+    if name == "epochs":
+        return "says how long trials train", ANOTHER_SWEEP
+    if old.when != new.when:
+        return "exists under another condition than in the trials so far", ANOTHER_SWEEP
+    if isinstance(old.domain, Tied) or isinstance(new.domain, Tied):
+        return "is tied to other parameters", ANOTHER_SWEEP
+    return None
