@@ -158,7 +158,9 @@ class PointStream:
 
     def __init__(self, point: Point, first: Iterable[Params] = ()) -> None:
         self._point_of_stream = point  # returns the stream's point with a number
-        self._assigned: dict[int, Params] = dict(enumerate(first))  # the point of each trial that has one
+        self._assigned: dict[int, Params] = dict(
+            enumerate(first)
+        )  # the point of each trial that has one
         self._first = set(map(key, self._assigned.values()))  # keys of the starting points
         self._not_again = set(self._first)  # keys of all points that the stream must not return
         self._added: set[str] = set()  # keys of configurations that a person has added

@@ -68,11 +68,15 @@ class Population:
         self._members = self._ledger.trials  # by their numbers in the search
         # members that have just reached the end of a generation, and must pause there
         self._must_pause: set[int] = set()
-        self._generation_ends = rules.list_generation_ends()  # epochs, without the last of the training
+        self._generation_ends = (
+            rules.list_generation_ends()
+        )  # epochs, without the last of the training
         self._generations_over = 0  # number of generations whose worst members were replaced
         self._parents: list[Parent] = []  # of the copies that are due or have started, by number
         self._why_replaced: dict[int, str] = {}  # replaced members, and why
-        self._copies: dict[int, Params] = {}  # hyperparameters of copies, so that each is chosen once
+        self._copies: dict[
+            int, Params
+        ] = {}  # hyperparameters of copies, so that each is chosen once
         perturbed = filter(self._is_perturbed, space.parameters)
         self._guide = _Guide(space, perturbed, seed) if rules.method == "pb2" else None
 
@@ -362,7 +366,9 @@ class _Guide:
         # results of each generation that is over, by trial
         self._trained: list[dict[int, bandit.MemberResult]] = []
         self._model: bandit.Posterior | None = None  # the last one that was fitted
-        self._last_in_model = -1  # index of the last generation from which it learned; -1: none was fitted
+        self._last_in_model = (
+            -1
+        )  # index of the last generation from which it learned; -1: none was fitted
 
     def add_generation(self, generation: dict[int, bandit.MemberResult]) -> None:
         """Add the results of the next generation that is over; ``generation`` has them by trial."""

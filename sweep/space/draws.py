@@ -106,7 +106,9 @@ def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
     There are fewer only if the domain has no more values, or if those that become equal are of an unbounded domain or
     of one with more than `MAX_CHOICES` values.
     """
-    possible = list_choices(domain)  # all values, ascending; None for a continuous or unbounded domain
+    possible = list_choices(
+        domain
+    )  # all values, ascending; None for a continuous or unbounded domain
     if possible is not None and len(possible) <= count:
         return possible
     middles = [(i + 0.5) / count for i in range(count)]
@@ -186,9 +188,8 @@ def _compute_cumulative(domain: Range, x: float) -> float:
         case Uniform(low, high):
             return (x - low) / (high - low) if high > low else 0.0
         case LogUniform(low, high):
-            if high == low:
-                return 0.0
-            return (math.log(x) - math.log(low)) / (math.log(high) - math.log(low))
+            span = math.log(high) - math.log(low)
+            return (math.log(x) - math.log(low)) / span if high > low else 0.0
         # log scale, with half a unit on both sides, as in `_compute_quantile`
         case IntUniform(low, high):
             return math.log(x / (low - 0.5)) / math.log((high + 0.5) / (low - 0.5))

@@ -311,7 +311,10 @@ class _Evaluation:
             case ast.BoolOp(values=values):
                 return any(self.evaluate_truth(value) for value in values)
             case ast.Compare(left=left, ops=ops, comparators=rights):
-                lefts = [left, *rights[:-1]]  # in a chain, the right side of one is the left side of the next
+                lefts = [
+                    left,
+                    *rights[:-1],
+                ]  # in a chain, the right side of one is the left side of the next
                 return all(self.compare(*pair) for pair in zip(lefts, ops, rights, strict=True))
         raise self.make_error(node, "cannot be evaluated")
 

@@ -342,20 +342,22 @@ def _explain_parameter(one: Difference, before: Spec, after: Spec) -> tuple[str,
     name = str(one.keys[1])  # the keys are "parameters", the name, and those within the parameter
     old = {parameter.name: parameter for parameter in before.space.parameters}.get(name)
     new = {parameter.name: parameter for parameter in after.space.parameters}.get(name)
-    if old is None:
-        return "is new, and the trials so far have other parameters", ANOTHER_SWEEP
-    if new is None:
-        return "is gone, and the trials so far have other parameters", ANOTHER_SWEEP
+    if old is None or new is None:
+        what = "is new" if old is None else "is gone"
+        return f"{what}, and the trials so far have other parameters", ANOTHER_SWEEP
     if (
         isinstance(old.domain, Constant)
         and isinstance(new.domain, Constant)
-        and old.domain != new.domain
+        # by their keys, because 1 equals 1.0 and true otherwise
+        and key(old.domain.value) != key(new.domain.value)
     ):
         return "has another value than in all trials so far", "write values: [...] with both"
     if name == "epochs":
-        return "says how long trials train", ANOTHER_SWEEP
-    if old.when != new.when:
-        return "exists under another condition than in the trials so far", ANOTHER_SWEEP
-    if isinstance(old.domain, Tied) or isinstance(new.domain, Tied):
-        return "is tied to other parameters", ANOTHER_SWEEP
-    return None
+        what = "says how long trials train"
+    elif old.when != new.when:
+        what = "exists under another condition than in the trials so far"
+    elif isinstance(old.domain, Tied) or isinstance(new.domain, Tied):
+        what = "is tied to other parameters"
+    else:
+        return None
+    return what, ANOTHER_SWEEP
