@@ -43,9 +43,11 @@ def read_constraints(
 ) -> dict[str, Expression]:
     """Parse the constraints; return them by their text, and add mistakes to the document.
 
-    ``names`` are the names of the parameters, and ``objectives`` those of the metrics of the sweep. An objective
-    such as ``val/loss`` without backquotes, which would be parsed as a division, is a mistake. Such constraints, and
-    those that cannot be parsed, are left out of the result; those with other mistakes are not.
+    ``data`` is the value of the key; it has none if that is not a list. Items that are no text are skipped. ``names``
+    are the names of the parameters, and ``objectives`` those of the metrics of the sweep. An objective such as
+    ``val/loss`` without backquotes, which would be parsed as a division, is a mistake. Such constraints, and those that
+    cannot be parsed, are left out of the result. Those with other mistakes are not: a constraint that names nothing,
+    one that appears twice, and one with an unknown name.
 
     Only the trainable knows its metrics, except for the ``objectives``. So an unknown name is a mistake only if the
     constraint also names a parameter, or if it is a parameter's name but for a letter.
@@ -66,13 +68,13 @@ def read_constraints(
             add_expression_mistake(error, (*path, index), document)
             continue
         unknown = sorted(constraint.names - set(names))
-        # A proper subset: the constraint names a parameter as well.
+        names_parameter = len(unknown) < len(constraint.names)
         is_misspelt = any(
             is_typo(name, near)
             for name in unknown
             if name not in objectives and (near := nearest(name, names)) is not None
         )
-        if set(unknown) < constraint.names or is_misspelt:
+        if names_parameter or is_misspelt:
             for name in unknown:
                 document.add_mistake(
                     (*path, index), f"no parameter {name!r} in {text!r}", did_you_mean(name, names)
@@ -86,7 +88,10 @@ def read_constraints(
 
 
 def _lacks_backquotes(name: str, text: str) -> bool:
-    """Return whether a name that needs backquotes is written without them, so that it is parsed as a calculation."""
+    """Return whether a name that needs backquotes is written in ``text`` without them, and so read as a calculation.
+
+    A name of identifiers with dots between them needs none.
+    """
     bare = re.sub("`[^`]*`", "", text)
     return (
         not name.replace(".", "_").isidentifier()  # a dotted name needs none
@@ -105,8 +110,8 @@ def check_satisfiable(
     """Add mistakes for constraints that no point of the space meets, and for expressions with unsuitable results.
 
     A constraint that holds at no point is a mistake at its own place. If each holds somewhere, but no point meets all,
-    the mistake is at ``path``. It is also a mistake if a constraint is no comparison, if tied values have no result at
-    any point, or if a grid has too many points to count.
+    the mistake is at ``path``. It is also a mistake if a constraint is no comparison, if an expression does not accept
+    the type of a value, if tied values have no result at any point, or if a grid has too many points to count.
 
     All points of a finite space are tried; with ``grid``, only those of the grid. An infinite space, or one that is too
     large, is searched with a limited number of samples, and what holds at none of them counts as never met. ``places``
@@ -117,7 +122,7 @@ def check_satisfiable(
     try:
         _check_are_comparisons(space, places, document)
         if _count_points(space, grid=grid):
-            return
+            return  # some point meets all constraints
         # Without constraints, a space is empty only if a tied value has no result anywhere.
         if not _count_points(Space(space.parameters), grid=grid):
             document.add_mistake(
@@ -152,7 +157,8 @@ def check_satisfiable(
 def _describe_empty_set(space: Space, *, grid: bool) -> tuple[str, str]:
     """Return which set of points has none that meets the constraints, and a hint: ("grid", hint) or ("space", "").
 
-    It is the grid if ``grid`` is True and points outside of the grid meet the constraints.
+    It is the grid if ``grid`` is True and points outside of the grid meet the constraints. The caller knows already
+    that no point, or no point of the grid, meets them.
     """
     if grid and _count_points(space, grid=False):
         return "grid", "raise count, so that the grid has such a point, or write method: random"
@@ -174,9 +180,10 @@ def _count_points(space: Space, *, grid: bool) -> int:
 def _check_are_comparisons(space: Space, places: Mapping[str, KeyPath], document: Document) -> None:
     """Add a mistake for each constraint whose value is not true or false, at random points of the space.
 
+    Of each constraint, its value at the first of `TRIED` points where it has one counts; without any, nothing is added.
     Raises ExpressionError if an expression does not accept the type of a value.
     """
-    results: dict[str, Value] = {}
+    results: dict[str, Value] = {}  # by the text of the constraint
     for params in _draw_points(space, TRIED):
         for constraint in space.constraints:
             if constraint.names <= params.keys():  # conditions may leave a parameter out
@@ -195,7 +202,8 @@ def _check_are_comparisons(space: Space, places: Mapping[str, KeyPath], document
 def _draw_points(space: Space, count: int) -> Iterator[dict[str, Value]]:
     """Yield at most ``count`` random points of the space, the same ones in each call; constraints are not checked.
 
-    Points at which a tied value is undefined are left out.
+    Points at which a tied value has no result are left out, and not replaced by others. Raises ExpressionError if the
+    expression of a tied value does not accept the type of a value.
     """
     numbers = random.Random(0)  # not cryptographic; any fixed sample works
     for _ in range(count):
@@ -211,7 +219,9 @@ def read_start_with(
 ) -> tuple[Params, ...]:
     """Return the starting configurations in the form that searchers use; add mistakes for those outside the space.
 
-    A configuration that appears twice is a mistake too.
+    A configuration is outside if it has an unknown parameter, a value that is not possible, or one of a parameter that
+    does not apply with the other values, or if no point with its values that meets the constraints is found. One that
+    appears twice is a mistake too. A number is converted by `_undo_rounding` first. ``path`` is the place of the list.
 
     A configuration may lack parameters, and the result lacks the same ones. With mistakes, the result is of no use:
     some configurations with mistakes are in it, and others are not.
@@ -234,22 +244,22 @@ def read_start_with(
         # Only values that are possible each by itself can be converted, and tried together.
         if document.found > mistakes_before:
             continue
-        known = {}
+        converted = {}
         for name, value in start.items():
-            known[name] = convert_to_drawn_form(parameters[name].domain, value)
-        completed = find_feasible_point(space.fix(known))
+            converted[name] = convert_to_drawn_form(parameters[name].domain, value)
+        completed = find_feasible_point(space.fix(converted))
         if completed is None:
             document.add_mistake(
                 (*path, index), "no configuration with these values meets the constraints"
             )
-        elif missing := [name for name in known if name not in completed]:
+        elif missing := [name for name in converted if name not in completed]:
             what = f"{missing[0]!r} does not apply with the other values"
             document.add_mistake((*path, index, missing[0]), what, "remove it", at_key=True)
-        elif key(known) in map(key, starts):
+        elif key(converted) in map(key, starts):
             document.add_mistake(
                 (*path, index), "stands there already, expected different configurations"
             )
-        starts.append(known)
+        starts.append(converted)
     return tuple(starts)
 
 
@@ -263,8 +273,9 @@ def read_configurations(
 ) -> tuple[Params, ...]:
     """Return complete configurations in the form that searchers use; add mistakes for those not in the space.
 
-    Fixed and tied parameters may be left out; those that do not apply, and tied ones with another value than their
-    expression has, must be. Configurations that are not in the space are left out of the result; one that appears twice
+    A number is converted by `_undo_rounding` first, and constants and tied values are added. Fixed and tied parameters
+    may be left out; those that do not apply, and tied ones with another value than their expression has, must be.
+    Configurations that are not in the space are left out of the result; one that appears twice
     is a mistake and stays in it. ``path`` is the place of the list or, unless ``numbered``, of the single
     configuration.
     """
@@ -283,15 +294,19 @@ def read_configurations(
 def _read_configuration(
     given: Mapping[str, Value], space: Space, path: KeyPath, document: Document
 ) -> Params | None:
-    """Return one complete configuration; None after adding its mistakes to the document."""
+    """Return one complete configuration, in the order of the space; None after adding its mistakes to the document.
+
+    ``path`` is the place of the configuration. What is required of it is said in `read_configurations`.
+    """
     parameters = {parameter.name: parameter for parameter in space.parameters}
     mistakes_before = document.found
     given = _undo_roundings(parameters, given)
-    free = {}
+    # Tied values are computed, not taken from `given`, and compared with those by `_check_given`.
+    not_tied = {}
     for name, value in given.items():
         if name not in parameters or not isinstance(parameters[name].domain, Tied):
-            free[name] = value
-    params = _complete_baseline(free, space)
+            not_tied[name] = value
+    params = _complete_baseline(not_tied, space)
     _check_given(given, parameters, params, path, document)
     for name in given:
         # Only without other mistakes, since a wrong value may be why another parameter seems not to apply.
@@ -333,7 +348,8 @@ def _check_given(
 ) -> None:
     """Add a mistake for each unknown parameter, and for each value in ``given`` that is not possible by itself.
 
-    The value of a tied parameter must be the one in ``params``, if that has one; 1 and 1.0 are equal there.
+    ``params`` is the configuration as completed from the values in ``given`` that are not tied. The value of a tied
+    parameter must be the one in ``params``, if that has one; 1 and 1.0 are equal there.
     """
     for name, value in given.items():
         if name not in parameters:
@@ -351,7 +367,10 @@ def _check_given(
 
 
 def _must_be_given(parameter: Parameter, params: Params) -> bool:
-    """Return whether a configuration must have a value for this parameter: it is searched, and its condition holds."""
+    """Return whether a configuration must have a value for this parameter: it is searched, and its condition holds.
+
+    ``params`` has the other values of the configuration.
+    """
     if not parameter.drawn:
         return False
     when = parameter.when
@@ -366,21 +385,22 @@ def read_prior(
 ) -> dict[str, Belief]:
     """Return the author's beliefs (`prior`) by parameter; add mistakes for invalid ones, which are left out.
 
-    A value without a confidence has "medium".
+    ``given`` has for each parameter a value, or a mapping with ``value`` and maybe ``confidence``. A value without a
+    confidence has "medium". The result is {} if ``given`` is None. The values are in the form that searchers use.
     """
     known = {}
     for parameter in parameters:
         known[parameter.name] = parameter
     found = dict[str, Belief]()
     for name, said in (given or {}).items():
-        place, mistakes_before = (*path, name), document.found
+        place = (*path, name)
+        mistakes_before = document.found
         # Any other mapping is itself the value, of a parameter whose choices are mappings.
+        value = said
+        confidence: Value = "medium"
         if isinstance(said, dict) and "value" in said and said.keys() <= {"value", "confidence"}:
-            block = said
-        else:
-            block = None
-        value = said if block is None else block["value"]
-        confidence = "medium" if block is None else block.get("confidence", "medium")
+            value = said["value"]
+            confidence = said.get("confidence", "medium")
         if name not in known:
             document.add_mistake(
                 place, f"no parameter {name!r}", did_you_mean(name, known), at_key=True
@@ -413,7 +433,8 @@ def _check_value(
 ) -> None:
     """Add a mistake if a value is not possible for a parameter, or if a parameter of its condition is not in ``start``.
 
-    ``start`` contains the names of the parameters that are given together with this one.
+    ``start`` contains the names of the parameters that are given together with this one. Whether the condition holds
+    is not checked. A tied parameter can have no value. At most one mistake is added.
     """
     domain = parameter.domain
     if isinstance(domain, Tied):
@@ -432,7 +453,10 @@ def _check_value(
 
 
 def _describe_possible(domain: Domain) -> str:
-    """Describe the possible values of a parameter, such as "a whole number from 1 to 8"; "nothing" for a tied one."""
+    """Return the possible values of a parameter in words, such as "a whole number from 1 to 8".
+
+    It is "nothing" for a tied one. Of a list, at most `LISTED` values are named, followed by "..." if there are more.
+    """
     match domain:
         case Constant(value):
             return flow(value)
@@ -459,8 +483,8 @@ def _describe_possible(domain: Domain) -> str:
 def convert_to_drawn_form(domain: Domain, value: Value) -> Value:
     """Return a value of a domain in the form that searchers use.
 
-    It is a float for a continuous range, and the nearest multiple for one with a quantum. Values that are no numbers,
-    and those of other domains, are returned unchanged.
+    It is a float for a continuous range, and the nearest multiple for one with a quantum, within the bounds. Values
+    that are no numbers, and those of other domains, are returned unchanged.
     """
     if isinstance(domain, Constant | Categorical | Tied) or not isinstance(value, int | float):
         return value
@@ -470,7 +494,7 @@ def convert_to_drawn_form(domain: Domain, value: Value) -> Value:
 def _undo_roundings(
     parameters: Mapping[str, Parameter], given: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """Return a configuration with `_undo_rounding` for each of its values; those of unknown parameters stay."""
+    """Return a copy of ``given`` with `_undo_rounding` for each value; those of unknown parameters stay."""
     found = dict(given)
     for name in given.keys() & parameters.keys():
         found[name] = _undo_rounding(parameters[name].domain, given[name])
@@ -481,7 +505,8 @@ def _undo_rounding(domain: Domain, value: Value) -> Value:
     """Return the number of a domain that ``value`` stands for, such as 0.3 for 0.30000000000000004, and 8 for 8.0.
 
     Other tools compute multiples of a step with such an error, and a table stores whole numbers as floats where some
-    are missing. A value that is in the domain, or not near to one that is, is returned unchanged.
+    are missing. A value that is in the domain, or not within a billionth of one that is, is returned unchanged, and so
+    is one of a tied domain or that is no number.
     """
     if not is_number(value) or isinstance(domain, Tied) or contains(domain, value):
         return value
@@ -492,7 +517,7 @@ def _undo_rounding(domain: Domain, value: Value) -> Value:
         candidates = [snap(domain, value)]
         step = get_quantum(domain)
     for candidate in candidates:
-        # a step's error is relative to the step where the value is about 0
+        # near 0, the error is compared with the step instead of the value
         if math.isclose(candidate, value, rel_tol=1e-9, abs_tol=1e-9 * (step or 0.0)):
             return candidate
     return value
@@ -507,8 +532,9 @@ def read_baseline(
 ) -> Params | None:
     """Return the complete baseline, or None without one; add mistakes to the document and then also return None.
 
-    Constants and tied parameters that it does not set get their value. Values may lie outside of the space. Parameters
-    without a condition that remain unset are named in one text, which is appended to ``notes``.
+    Constants and tied parameters that it does not set get their value. Values may lie outside of the space, but must be
+    of the kind of the parameter's values, and their parameters must be known and apply. Parameters without a condition
+    that remain unset are named in one text, which is appended to ``notes``. The result is in the order of the space.
     """
     if given is None:
         return None
@@ -544,7 +570,10 @@ def read_baseline(
 def _check_baseline_value(
     parameters: Mapping[str, Parameter], name: str, value: Value, path: KeyPath, document: Document
 ) -> None:
-    """Add a mistake if there is no parameter ``name``, or if its values are of another kind than ``value``."""
+    """Add a mistake if there is no parameter ``name``, or if its values are of another kind than ``value``.
+
+    `_find_expected_kind` says which kinds fit.
+    """
     if name not in parameters:
         document.add_mistake(
             (*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True
@@ -558,7 +587,8 @@ def _check_baseline_value(
 def _complete_baseline(given: Mapping[str, Value], space: Space) -> dict[str, Value]:
     """Return the given values of parameters that apply, completed by constants and tied parameters.
 
-    Values within their domain are converted to the form that searchers use; all others are kept as given.
+    Values within their domain, but for rounding, are converted to the form that searchers use; all others are kept as
+    given. Unknown parameters are left out, and so are tied ones without a result.
     """
     baseline: dict[str, Value] = {}
     size_before = -1
@@ -573,7 +603,11 @@ def _complete_baseline(given: Mapping[str, Value], space: Space) -> dict[str, Va
 def _add_value(
     parameter: Parameter, given: Mapping[str, Value], baseline: dict[str, Value]
 ) -> None:
-    """Add a parameter's value to the baseline, if it applies and can be determined already."""
+    """Add a parameter's value to the baseline, if it applies and can be determined already.
+
+    It is the one in ``given``, even for a tied or constant parameter; otherwise that of a constant, or the result of a
+    tied parameter whose names are all in ``baseline``. Values in ``baseline`` stay.
+    """
     name = parameter.name
     domain = parameter.domain
     if name in baseline:
@@ -598,8 +632,9 @@ def _add_value(
 def _find_expected_kind(parameter: Parameter, value: Value) -> str | None:
     """Return in words what kind of value a parameter expects if ``value`` is of another kind; None if it fits.
 
-    For the parameter ``epochs``, only a whole number from 1 fits. For any other parameter, the value None fits. A
-    parameter that is tied to others, or that has null among its values, takes any value.
+    Kinds are those of `name_kind`; whether a value lies in the domain does not matter. For the parameter ``epochs``,
+    only a whole number from 1 fits. For any other parameter, the value None fits. A parameter that is tied to others, or
+    that has null among its values, takes any value.
     """
     domain = parameter.domain
     if parameter.name == "epochs":
