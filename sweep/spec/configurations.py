@@ -633,8 +633,8 @@ def _find_expected_kind(parameter: Parameter, value: Value) -> str | None:
     """Return in words what kind of value a parameter expects if ``value`` is of another kind; None if it fits.
 
     Kinds are those of `name_kind`; whether a value lies in the domain does not matter. For the parameter ``epochs``,
-    only a whole number from 1 fits. For any other parameter, the value None fits. A parameter that is tied to others, or
-    that has null among its values, takes any value.
+    only a whole number from 1 fits. For any other parameter, the value None fits. A parameter that is tied to others,
+    or that has null among its values, takes any value.
     """
     domain = parameter.domain
     if parameter.name == "epochs":
