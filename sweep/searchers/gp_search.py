@@ -228,7 +228,8 @@ class GaussianProcessSearcher:
     ) -> ModelledGain | None:
         """Return by how much the next ``count`` configurations are expected to improve on the best trial.
 
-        The best trial is the one with the lowest predicted loss at the end of the training. With ``chosen``, the next
+        The gain is in the unit of the loss. The best trial is the one with the lowest predicted loss at the end of the
+        training. With ``chosen``, the next
         configurations are the most promising of ``upcoming`` or, if it is empty, of the `PROMISING` best candidates in
         the whole space. Otherwise, the result is the mean over consecutive groups of ``count`` configurations of
         ``upcoming`` or of these candidates; an incomplete last group is left out unless it is the only one. ``count``

@@ -125,9 +125,9 @@ def build_sampler(
 ) -> BaseSampler:
     """Return a new sampler of ``method`` for one trial, seeded by ``seed``.
 
-    The other arguments matter for tpe only. ``objectives`` is the number of objectives: with one, parameters are
-    modelled jointly, otherwise each on its own. ``trials`` is the number of trials in the study: the more there are,
-    the less the author's beliefs count.
+    ``objectives`` and ``trials`` matter for tpe only. ``objectives`` is the number of objectives: with one, parameters
+    are modelled jointly, otherwise each on its own. ``trials`` is the number of trials in the study: the more there
+    are, the less the author's beliefs count.
     """
     match method:
         case "tpe":
@@ -337,7 +337,7 @@ class OptunaSearcher:
     def suggest(self, number: int) -> Params | None:
         if number in self._ledger.trials:
             return self._ledger.trials[number].params
-        numbers = uniform_numbers(self._seed, number)
+        uniform = uniform_numbers(self._seed, number)
         # closing the draws removes the trial that the last one has created in the study
         with silence_optuna(), closing(self._generate_sampler_draws(number)) as draws:
             rest = independent_draws(self._space, self._seed, number)
@@ -345,13 +345,14 @@ class OptunaSearcher:
             uses_beliefs = self._space.has_beliefs and len(self._known) < STARTUP
             candidates = rest if uses_beliefs else chain(draws, rest)
             # A draw is moved to the nearest feasible point, and not on from there at random.
-            return first_new(self._space, candidates, self._tried, numbers, walk=False)
+            return first_new(self._space, candidates, self._tried, uniform, walk=False)
 
     def observe(self, event: Event) -> None:
         match self._ledger.observe(event):
             case Started(trial):
                 self._tried.add(key(trial.params))
                 self._add_started(trial)
+            # trials from another space have no number in the study
             case Reported(trial) | Interrupted(trial) | Ended(trial) if (
                 trial.number in self._study_numbers
             ):
@@ -497,7 +498,8 @@ class OptunaSearcher:
 
         ``point`` has the trial's parameters in Optuna's representation, ``record`` its state, and ``penalties`` a value
         for each objective, for trials without one. The values must follow if the trial is completed in the study with
-        values other than those that it reported last. With one objective, the trial has its value of each epoch.
+        values other than those that it reported last. With one objective, the trial also has the finite values by
+        epoch of the outcome that `_choose_outcome` returns.
         """
         state, values, epochs = self._choose_outcome(record, penalties)
         by_epoch = {}
@@ -523,8 +525,8 @@ class OptunaSearcher:
 
         A paused or pruned trial is PRUNED, another interrupted or a running one RUNNING, and a failed one FAIL unless
         an objective has ``impute``. A trial that was trained to its end with finite values is treated by
-        `_make_finished_outcome`, and all others by `_impute_outcome`. ``penalties`` has a value for each objective, for
-        trials without one.
+        `_make_finished_outcome`, and all others by `_impute_outcome`; the states above have no values, and all metrics
+        that the trial reported. ``penalties`` has a value for each objective, for trials without one.
         """
         if record.paused or record.status is Status.PRUNED:  # a paused trial may never be resumed
             return TrialState.PRUNED, None, record.epochs
@@ -541,7 +543,8 @@ class OptunaSearcher:
     def _impute_outcome(self, record: Record, penalties: list[float]) -> Outcome:
         """Return Optuna's state, values and metrics by epoch for a trial without usable final values.
 
-        With tpe, a trial without an imputed loss for any of the objectives is pruned and has no values. Otherwise it is
+        It has diverged, run out of memory or failed, or it was trained to its end and lacks a finite value. With tpe, a
+        trial without an imputed loss for any of the objectives is pruned and has no values. Otherwise it is
         completed, and each objective has its imputed value (`Objective.impute_loss`) or, if there is none, its value in
         ``penalties``. There are never metrics by epoch.
         """

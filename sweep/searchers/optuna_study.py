@@ -248,8 +248,9 @@ def _make_number_distribution(domain: Range, seen: Sequence[float]) -> BaseDistr
     """Return Optuna's distribution from the lowest to the highest value of ``domain`` and ``seen``.
 
     A domain without a bound ends at `_WIDE` standard deviations from its mean. The distribution is one of integers if
-    the domain's step is an integer and all of ``seen`` are whole. It keeps the domain's step, except on a log scale or
-    if one of ``seen`` is not on a step or lies outside of the domain.
+    the domain's step is an integer and all of ``seen`` are whole. Its scale is logarithmic if `is_log` says so of the
+    two ends. It keeps the domain's step, except on a log scale or if one of ``seen`` is not on a step or lies outside
+    of the domain.
     """
     bounds = []
     for bound in get_finite_bounds(domain, _WIDE):

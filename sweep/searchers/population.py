@@ -131,7 +131,7 @@ class Population:
 
     def observe(self, event: Event) -> None:
         change = self._ledger.observe(event)
-        if isinstance(change, SessionChange | Steered):
+        if isinstance(change, SessionChange | Steered):  # it is not about a trial
             return
         trial = change.trial
         # an epoch that was taken from an earlier sweep has no worker here that must pause and save it
@@ -226,8 +226,8 @@ class Population:
         """Return the results of the generation that ends at epoch ``end``, by trial.
 
         It has the members that trained the whole generation themselves, and those that began it and diverged or ran out
-        of memory in it. A loss is None if the member has none at that epoch, or if it violates the constraints there,
-        and so are those before the first generation.
+        of memory in it. A loss is None if the member has none at that epoch, or if it violates the constraints there.
+        All losses before the first generation are None.
         """
         start = end - self._rules.interval
         found = {}
@@ -297,9 +297,9 @@ class Population:
         """Return perturbed hyperparameters of a parent for trial ``number`` that meet the constraints.
 
         Those that `_is_perturbed` selects are drawn anew, with the probability that the rules have as ``resample``, or
-        else moved (`_perturb_value`); the others stay. With pb2, the model chooses numbers if it can. Returns the
-        parent's own if none are found that meet the constraints in `ATTEMPTS` attempts. The result depends only on the
-        seed, ``number`` and the earlier events.
+        else moved (`_perturb_value`); the others stay. Those that the parent lacks are drawn. With pb2, the model
+        chooses numbers if it can. Returns the parent's own if none are found that meet the constraints in `ATTEMPTS`
+        attempts. The result depends only on the seed, ``number`` and the earlier events.
         """
         params = self._members[parent.trial].params
         numbers = uniform_numbers(self._seed, number)  # returns a random number from [0, 1)
@@ -348,6 +348,7 @@ class Population:
         return earlier
 
     def _is_perturbed(self, parameter: Parameter) -> bool:
+        """Return whether the rules name a parameter to be perturbed; if they name none, whether it is a number."""
         if self._rules.perturb:
             return parameter.name in self._rules.perturb
         return isinstance(parameter.domain, Range)

@@ -256,6 +256,7 @@ class Posterior:
         self.kernel = kernel
         self.points = points
         self.values = values
+        # of the covariance matrix of the observed values, which have noise
         self._inverse, _ = invert_matrix(
             kernel.compute_covariances(points, points) + kernel.noise * np.eye(len(points))
         )

@@ -250,12 +250,17 @@ def _get_arguments(text: str, node: ast.Call) -> list[ast.expr]:
 
 
 def _join_dotted_name(node: ast.expr) -> str | None:
+    """Return the name for which a part of a syntax tree stands, such as ``a.b``; None if it is something else.
+
+    An attribute of anything but a name, as in ``(1).real``, is something else.
+    """
     match node:
         case ast.Name(id=name):
             return name
         case ast.Attribute(value=owner, attr=attribute):
             prefix = _join_dotted_name(owner)
-            return prefix and f"{prefix}.{attribute}"
+            if prefix is not None:
+                return f"{prefix}.{attribute}"
     return None
 
 
