@@ -186,7 +186,8 @@ class PointStream:
     def observe(self, event: Event) -> None:
         """Record that a trial has started, with its actual parameters; ignore all other events.
 
-        Before that, points of the stream are assigned to all trials up to this one that have none.
+        Before that, points of the stream are assigned to all trials up to this one that have none, as far as there are
+        any; the errors are those of the stream.
         """
         if isinstance(event, TrialStarted):
             self.suggest(event.trial)

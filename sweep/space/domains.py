@@ -247,9 +247,9 @@ def list_choices(domain: Domain) -> tuple[Value, ...] | None:
 def snap(domain: Range, x: float) -> int | float:
     """Return the value of a numeric domain that is nearest to the finite number ``x``.
 
-    It lies within the domain's bounds and on its quantum; halfway between two multiples, it is the even one. With a
-    quantum, it is an int if the quantum is one, and otherwise a float. Without a quantum, a number within the bounds is
-    returned as it is.
+    It lies within the domain's bounds and on its quantum; halfway between two multiples of the quantum, it is the one
+    with the even factor. With a quantum, it is an int if the quantum is an int, and otherwise a float. Without a
+    quantum, a number within the bounds is returned as it is, and one beyond a bound becomes that bound.
     """
     q = get_quantum(domain)
     low, high = get_domain_bounds(domain)

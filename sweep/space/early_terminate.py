@@ -29,7 +29,7 @@ class PopulationRules:
     def replaced(self) -> int:
         """The number of members that are replaced after each generation: the share ``quantile``, rounded down.
 
-        It is at least 1, but at most half of the members, also rounded down.
+        It is at least 1, but at most half of the members, also rounded down: 0 if there is a single member.
         """
         return min(max(math.floor(self.size * self.quantile), 1), self.size // 2)
 

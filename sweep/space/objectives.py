@@ -143,7 +143,7 @@ class Objective:
         return self.sign * loss
 
     def describe_reached(self, target: float | None, metrics: Mapping[str, float]) -> str | None:
-        """Return a message with the value if ``metrics`` reach the target and meet the constraints.
+        """Return a message with the metric's value if ``metrics`` reach the target and meet the constraints.
 
         A value equal to the target reaches it, and so does a better one. Returns None otherwise, and if the target is
         None or the metric has no finite value.

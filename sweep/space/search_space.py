@@ -55,7 +55,10 @@ class Space:
 
     @property
     def varying(self) -> dict[str, Domain]:
-        """The parameters that are not constants, with their domains."""
+        """The domains of the parameters that are not constants, by name, in file order.
+
+        Tied and conditional parameters are among them, as are lists with a single value.
+        """
         return {
             one.name: one.domain for one in self.parameters if not isinstance(one.domain, Constant)
         }
@@ -161,7 +164,8 @@ class Space:
     def fix(self, values: Params) -> Space:
         """Return a copy of the space in which the parameters named in ``values`` are constants with these values.
 
-        Values are not checked, and unknown names are ignored. A parameter keeps its condition.
+        Values are not checked, and unknown names are ignored. A parameter keeps its condition, and a tied one is no
+        longer computed.
         """
         domains = {}
         for name, value in values.items():
@@ -197,7 +201,10 @@ class Space:
         return params
 
     def has(self, params: Params) -> bool:
-        """Return whether ``params`` is a point of the space: complete, without other parameters, and feasible."""
+        """Return whether ``params`` is a point of the space: complete, without other parameters, and feasible.
+
+        Parameters that do not apply must be absent, and tied values must be those that their expressions have.
+        """
         adopted = self.adopt(params)
         return adopted is not None and key(adopted) == key(params)
 

@@ -275,9 +275,8 @@ def read_configurations(
 
     A number is converted by `_undo_rounding` first, and constants and tied values are added. Fixed and tied parameters
     may be left out; those that do not apply, and tied ones with another value than their expression has, must be.
-    Configurations that are not in the space are left out of the result; one that appears twice
-    is a mistake and stays in it. ``path`` is the place of the list or, unless ``numbered``, of the single
-    configuration.
+    Configurations that are not in the space are left out of the result; one that appears twice is a mistake and stays
+    in it. ``path`` is the place of the list or, unless ``numbered``, of the single configuration.
     """
     found: list[Params] = []
     for index, one in enumerate(given):
