@@ -22,6 +22,10 @@ def parse(content: bytes, path: Path) -> ast.Module:
         return ast.parse(content, str(path))
     except (SyntaxError, ValueError) as error:  # the latter: it contains null bytes
         raise InputError.one("trainable", f"{path} is no valid Python: {error}") from None
+    except (RecursionError, MemoryError):
+        raise InputError.one(
+            "trainable", f"{path} has an expression that is too deep for Python's parser"
+        ) from None
 
 
 def list_nodes(tree: ast.Module) -> Sequence[ast.AST]:

@@ -525,7 +525,8 @@ class Coordinator:
             self._upcoming.forget()
         if after.early_terminate != before.early_terminate:
             self._change_rule(after)
-        asks_anew = after.space != before.space or after.stop_when != before.stop_when
+        is_other_space = not after.space.is_same_as(before.space)
+        asks_anew = is_other_space or after.stop_when != before.stop_when
         if asks_anew or after.trials_each != before.trials_each:
             self._change_gain_rule(after)  # after the searcher, which it asks for configurations
         if self._is_replayed:
@@ -1385,7 +1386,7 @@ def _pass_to_searcher(event: SteeringEvent, searcher: Searcher, before: Spec, af
     if isinstance(event, ConfigurationsEnqueued) and isinstance(searcher, Queueing):
         searcher.enqueue(event.configurations)
         return True
-    if after.space != before.space and isinstance(searcher, SpaceChanging):
+    if isinstance(searcher, SpaceChanging) and not after.space.is_same_as(before.space):
         searcher.change_space(after.space)
         return True
     return False

@@ -43,6 +43,13 @@ class Space:
             raise ValueError(f"constraints name unknown parameters: {sorted(unknown)}")
         _ = self._order
 
+    def is_same_as(self, other: Space) -> bool:
+        """Return whether ``other`` has equal parameters and constraints, with values of the same types.
+
+        Values such as 1, 1.0 and True are different here, although Python takes them for equal.
+        """
+        return self == other and repr(self.parameters) == repr(other.parameters)
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of all parameters, in file order."""

@@ -235,7 +235,7 @@ def _leaves_out_starts(before: Spec, after: Spec) -> bool:
     """
     known = {key(start) for start in before.start_with}
     left = {key(start) for start in after.start_with}
-    return before.space != after.space and left <= known
+    return not before.space.is_same_as(after.space) and left <= known
 
 
 def check_running(before: Spec, after: Spec, began: Spec, stop: str, where: str = "") -> None:

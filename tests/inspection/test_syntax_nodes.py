@@ -41,3 +41,11 @@ def test_a_file_is_read_in_its_own_encoding() -> None:
 def test_what_python_cannot_import_is_an_error(content: bytes) -> None:
     with pytest.raises(InputError, match=r"x\.py is no valid Python"):
         parse(content, Path("x.py"))
+
+
+@pytest.mark.parametrize(
+    "content", [b"x = " + b"1 + " * 50_000 + b"1", b"x = " + b"-" * 50_000 + b"1"]
+)
+def test_what_is_too_deep_for_the_parser_is_an_error(content: bytes) -> None:
+    with pytest.raises(InputError, match=r"x\.py has an expression that is too deep"):
+        parse(content, Path("x.py"))

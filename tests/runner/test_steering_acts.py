@@ -103,6 +103,13 @@ def test_a_wider_space_adds_what_is_missing_and_a_narrower_one_drops_the_rest(
     assert driven.driver.left == 0
 
 
+def test_numbers_of_another_type_are_searched_from_now_on(driven: Driven) -> None:
+    driven.change("parameters.b.values=[1.0, 2.0, 3.0]")
+    driven.train(200)
+    types = [type(event.params["b"]) for event in driven.started()]
+    assert types == [int, int, *[float] * 9]
+
+
 def test_what_was_added_and_is_not_in_the_new_space_is_dropped(driven: Driven) -> None:
     driven.add(a=0.3, b=2)
     driven.add(a=0.3, b=3)

@@ -41,6 +41,13 @@ def _drawing_from(numbers: Iterator[float]):
     return lambda parameter: from_unit(parameter.domain, next(numbers))
 
 
+@pytest.mark.parametrize("others", [(True, False), (1.0, 0.0), (1, 0.0), (0, 1), (1, 0, 2)])
+def test_values_of_other_types_make_another_space(others: tuple[object, ...]) -> None:
+    space = Space((Parameter("x", Categorical((1, 0))),))
+    assert space.is_same_as(Space((Parameter("x", Categorical((1, 0))),)))
+    assert not space.is_same_as(Space((Parameter("x", Categorical(others)),)))
+
+
 def test_absent_parameters_are_left_out_and_not_asked_for() -> None:
     space = Space((OPTIMIZER, MOMENTUM))
     assert space.complete(choose(optimizer="adam")) == {"optimizer": "adam"}
