@@ -68,7 +68,10 @@ class Step(ABC):
         return tuple(loss.name for loss in self.global_losses if loss.counts_first)
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
-        """Find the names of the values that the step returns for ``example``; by default, do nothing."""
+        """Find the names of the values that the step returns for ``example``; by default, do nothing.
+
+        ``example`` is a batch of one training example, as it is before ``intake`` prepares it.
+        """
         return
 
     def prepare_evaluation(self, example: Any | None) -> None:
@@ -85,7 +88,7 @@ class Step(ABC):
 
         ``turn`` is the tuple of updates whose losses are wanted. The caller calls the function after the gradients are
         taken. If the batch has already been counted in the metrics, ``counts`` must be False and the function must not
-        be called.
+        be called. Raises NotImplementedError for a step that trains itself.
         """
         raise NotImplementedError  # never called for a step that trains itself, as it has no turns
 
@@ -107,8 +110,8 @@ class Step(ABC):
     def count_divisors(self, example: Example) -> None:
         """Run the model, in inference mode, and its losses on the examples of the slice that is entered.
 
-        The losses store the divisors of masked and weighted means in `counts` of this slice. Used before a batch is
-        computed in micro-batches.
+        The losses store the divisors of masked and weighted means in `counts` of this slice; their values are dropped.
+        Used before a batch is computed in micro-batches.
         """
         x, y, sample_weight = example
         predicted = _cast_to_float32(self.model(x, training=False))
@@ -126,7 +129,7 @@ class Step(ABC):
         return
 
     def zeros(self, *, training: bool) -> Shares:
-        """Return zeros from which the losses are summed over an epoch or a validation, by name.
+        """Return zeros (float32) from which the losses are summed over an epoch or a validation, by name.
 
         There is ``loss`` and, with several losses, ``<name>_loss`` for each of them.
         """
@@ -139,7 +142,8 @@ class Step(ABC):
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
         """Return ``totals`` plus the mean losses of one more batch, ``values``, times its number of examples.
 
-        ``rows`` are the batch's rows, of which only the number matters. Losses that are not in ``totals`` are left out.
+        ``rows`` are the batch's rows, of which only the number matters. Losses that are not in ``totals`` are left out;
+        all that are in it must be in ``values``.
         """
         examples = tf.cast(tf.shape(rows)[0], tf.float32)
         return {name: totals[name] + values[name] * examples for name in totals}
@@ -150,7 +154,8 @@ class Step(ABC):
         """Return ``metrics`` and the mean losses that are reported for an epoch or a validation.
 
         A mean loss is the loss in ``sums`` divided by ``examples``, the number of examples, which must not be 0. Means
-        are rounded to float32, as those of Keras, so that the losses of `Model.fit` have the same bits.
+        are rounded to float32, as those of Keras, so that the losses of `Model.fit` have the same bits. A mean loss
+        replaces a metric of the same name.
         """
         means = {name: float(np.float32(float(total) / examples)) for name, total in sums.items()}
         return {**metrics, **means}
@@ -170,7 +175,7 @@ class Step(ABC):
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
         """Return training and, with ``validates``, evaluation as modes that `additivity.check_parts` tests.
 
-        Raises NotImplementedError for a step that trains itself.
+        By default, raises NotImplementedError, because only a step that does not train itself can have several slices.
         """
         raise NotImplementedError  # a step that trains itself is refused on several slices
 
@@ -206,7 +211,8 @@ class Step(ABC):
         """Run the model on a slice; return its outputs, and the slice's contributions to the compiled losses by name.
 
         There is ``loss``, the total, and with several losses ``<name>_loss`` for each of them. A row that stands in for
-        an empty slice contributes nothing. Floating outputs are cast to float32.
+        an empty slice contributes nothing. Floating outputs are cast to float32. Each loss also stores its own part in
+        ``cut.losses``. Metrics are not updated.
         """
         x, y, sample_weight = example
         predicted = _cast_to_float32(self.model(x, training=training))
@@ -228,7 +234,8 @@ class Step(ABC):
     def evaluate_compiled(self, cut: Slice, example: Example) -> Shares:
         """Evaluate a slice: update the compiled metrics, and return its contributions to the compiled losses.
 
-        The slice also records the losses of its single examples, unless the model has its own `compute_loss`.
+        Also sets ``cut.examples`` to a list of the losses of single examples, or to None if the model has its own
+        `compute_loss`.
         """
         if refusals.list_overridden_methods(self.model, "compute_loss"):
             cut.examples = None
@@ -253,7 +260,7 @@ class Step(ABC):
         """Return a slice's contributions to what layers add to the loss, to each loss, and to their sum.
 
         Also update the metrics. Keys are phrases for messages. ``rows`` has the row numbers of the whole batch in
-        ``tensors``.
+        ``tensors``; in training, ``intake`` prepares the examples of the slice.
         """
         if training:
             example = intake.take(tensors, rows, cut)
@@ -263,17 +270,13 @@ class Step(ABC):
         added = keras_corrections.get_added_losses(self.model)
         self.count_metrics(cut, example, predicted)
         total = losses.pop("loss")
-        return {
-            **{
-                f"what layer {name} adds to the loss": cut.share_of(value)
-                for name, value in added.items()
-            },
-            **{
-                f"the loss {name.removesuffix('_loss')!r} of a batch": value
-                for name, value in losses.items()
-            },
-            self._name_of_loss: total,
-        }
+        contributions = {}
+        for layer, value in added.items():
+            contributions[f"what layer {layer} adds to the loss"] = cut.share_of(value)
+        for name, value in losses.items():
+            contributions[f"the loss {name.removesuffix('_loss')!r} of a batch"] = value
+        contributions[self._name_of_loss] = total
+        return contributions
 
     @property
     def _name_of_loss(self) -> str:
@@ -310,7 +313,7 @@ class CompiledStep(Step):
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
         """Return a slice's contributions to the losses, and add the slice to the metrics.
 
-        ``training`` has no effect.
+        Also sets ``cut.examples`` as `evaluate_compiled` does. ``training`` has no effect.
         """
         return self.evaluate_compiled(cut, example)
 
@@ -347,7 +350,8 @@ class KerasStep(Step):
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
         """Store a function that finds the shapes of a step's values; it traces the step when they are first needed.
 
-        ``example``, a batch of one, is used for training and, until `prepare_evaluation` is called, for evaluation.
+        ``example``, a batch of one, is used for training and, unless `prepare_evaluation` gives another one before the
+        trace, for evaluation.
         """
         self._example_of_evaluation = example
 
@@ -376,8 +380,9 @@ class KerasStep(Step):
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
         """Run the model's `train_step` (which also trains it) or `test_step`; return its values by name, as float32.
 
-        Nested dictionaries are flattened, without the names of the inner ones. ``cut`` has no effect. Raises Refused if
-        the step returns anything but a dictionary with values, or for a known reason cannot take the data.
+        Nested dictionaries are flattened: their values keep their own names, and the name of the dictionary is dropped.
+        ``cut`` has no effect. Raises Refused if the step returns an empty dictionary or no dictionary, or for a known
+        reason cannot take the data; other errors of the step are passed on.
         """
         name = _name_of_step(training=training)
         returned = wrap_step(self.model, self.called_with, training=training)(pack_batch(example))
@@ -389,14 +394,17 @@ class KerasStep(Step):
         return {name: tf.cast(value, tf.float32) for name, value in _flatten_named_values(returned)}
 
     def zeros(self, *, training: bool) -> Shares:
-        """Return zeros with the names and shapes of the values that the model's own step returns.
+        """Return zeros (float32) with the names and shapes of the values that the model's own step returns.
 
         The first call for training, and the first one for evaluation, traces the step. `prepare` must have been called.
         """
         return {name: tf.zeros(shape) for name, shape in self._shapes(training).items()}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
-        """Return ``values`` of the new batch in place of sums, because `Model.fit` reports the last batch."""
+        """Return ``values`` of the new batch in place of sums, because `Model.fit` reports the last batch.
+
+        Values whose names are not in ``totals`` are left out. ``rows`` has no effect.
+        """
         return {name: values[name] for name in totals}
 
     def reported(
@@ -404,14 +412,14 @@ class KerasStep(Step):
     ) -> dict[str, Any]:
         """Return the model's metrics if their names are those in ``sums``; otherwise the last batch's values, ``sums``.
 
-        ``examples`` has no effect.
+        The last batch's values become NumPy arrays. ``examples`` has no effect.
         """
         if set(metrics) == set(sums):
             return dict(metrics)
         return {name: value.numpy() for name, value in sums.items()}
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
-        """Return all present metrics of the model by name, including the loss."""
+        """Return all present metrics of the model by name, including the loss if the model tracks it."""
         return collect_metrics(self.model)
 
 
@@ -423,7 +431,7 @@ class InputRecorder:
 
     @property
     def example(self) -> Any:
-        """Zeros like the recorded inputs, as a batch of one; None if no step has called the model.
+        """NumPy zeros with the shapes and types of the recorded inputs, as a batch of one; None if none are recorded.
 
         Inputs of evaluation are preferred to those of training.
         """
@@ -438,14 +446,15 @@ class InputRecorder:
     def recording(self, model: keras.Model, *, training: bool) -> Iterator[None]:
         """Record the shapes and types of the first argument with which the model is called inside the block.
 
-        Only the first call is recorded: one for training and one for evaluation, over all blocks. Calls with anything
-        but tensors of known shape, apart from the number of examples, are ignored. Does nothing for a model without its
-        own `call`.
+        One call is recorded for training and one for evaluation, over all blocks: the first one whose first argument
+        has nothing but tensors of known shape, apart from the number of examples. Calls without positional arguments
+        are ignored. `model.call` is replaced inside the block and restored after it, also if the block raises. Does
+        nothing for a model without its own `call`.
         """
         if not refusals.list_overridden_methods(model, "call"):
             yield
             return
-        # an attribute of the object; usually there is only the class's method
+        # None in most cases: `call` is then only a method of the class, not an attribute of this object
         own_attribute = vars(model).get("call")
         original = model.call
 
@@ -481,21 +490,23 @@ def wrap_step(
     """Return a model's `train_step` or `test_step`, wrapped to record in ``called_with`` the inputs of the model.
 
     The wrapped step takes a batch as `pack_batch` returns it. If the step cannot take the data, it raises Refused if
-    the reason is known, and otherwise Keras's error.
+    the reason is known, and otherwise Keras's error. A reason is always known if Keras's own `test_step` of a model
+    with its own `train_step` fails.
     """
     name = _name_of_step(training=training)
-    is_overridden, step = refusals.list_overridden_methods(model, name), getattr(model, name)
+    step = getattr(model, name)
+    is_own_step = bool(refusals.list_overridden_methods(model, name))
+    has_own_train_step = bool(refusals.list_overridden_methods(model, "train_step"))
 
     def call(data: Any) -> Any:
         try:
             with called_with.recording(model, training=training):
                 return step(data)
         except (ValueError, TypeError, RuntimeError, tf.errors.InvalidArgumentError) as error:
-            if is_overridden:
+            reason = ""
+            if is_own_step:
                 reason = refusals.explain_step_error(model, name, data, error)
-            else:
-                reason = ""
-            if not is_overridden and refusals.list_overridden_methods(model, "train_step"):
+            elif has_own_train_step:
                 reason = (
                     f"{type(model).__name__} has no test_step(), and Keras's calls the model and its loss with the "
                     f"validation data, which fails: {error}; define test_step(), or return None as validation data"
@@ -522,8 +533,8 @@ def trace_shapes(
     """Trace ``compute`` for an example, and return the shapes of the values that it returns, by name.
 
     The trace is for batches of any size, in training if there is an ``intake`` and otherwise in evaluation, and is
-    thrown away. ``run`` calls a function on the replicas, and ``example`` is a batch of one. The ids of the handles of
-    all variables that ``compute`` uses are added to ``used``, if given.
+    thrown away, so no values are computed. ``run`` calls a function on the replicas, and ``example`` is a batch of one.
+    The ids of the handles of all variables that ``compute`` uses are added to the set ``used``, if given.
     """
     found: dict[str, tf.TensorShape] = {}
 
@@ -533,11 +544,11 @@ def trace_shapes(
         # any seed does: nothing is computed
         cut.draw(tf.constant(1), tf.constant(1), 0 if intake else EVALUATION)
         if intake:
-            given = intake.take(tensors, rows, cut)
+            prepared = intake.take(tensors, rows, cut)
         else:
-            given = gather_examples(tensors, rows)
+            prepared = gather_examples(tensors, rows)
         with slices.entering(cut):
-            for name, value in compute(cut, given).items():
+            for name, value in compute(cut, prepared).items():
                 found[name] = value.shape
 
     of_any_size = [tf.TensorSpec([None], tf.int32)]
@@ -553,8 +564,8 @@ def trace_shapes(
 def pack_batch(example: Example) -> Any:
     """Return a batch as `Model.fit` takes it: (x, y, sample_weight), (x, y), or x alone if there are no targets.
 
-    x alone is in a tuple of one if it is a tuple itself. Lists become tuples, because a `Dataset` would take lists for
-    tensors.
+    Without targets, the weights are left out as well, and an x that is a tuple or a list itself is in a tuple of one.
+    Lists become tuples, because a `Dataset` would take lists for tensors.
     """
     parts: list[Any] = []
     for part in example:
@@ -574,7 +585,7 @@ def collect_metrics(model: keras.Model) -> dict[str, tf.Tensor]:
 def _flatten_named_values(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return pairs of name and value from a dictionary and the dictionaries nested in it.
 
-    The names of nested dictionaries are dropped.
+    The names of nested dictionaries are dropped, so a name may come more than once.
     """
     pairs: list[tuple[str, Any]] = []
     for name, value in values.items():
@@ -606,7 +617,7 @@ def _restore_int32(leaf: Any, wide: Any) -> Any:
 
 
 def _cast_to_float32(predicted: Any) -> Any:
-    """Cast floating outputs to float32 and keep their Keras masks."""
+    """Return the outputs with floating ones cast to float32, each with its Keras mask; others are unchanged."""
 
     def cast(t: tf.Tensor) -> tf.Tensor:
         if not t.dtype.is_floating or t.dtype == tf.float32:

@@ -38,8 +38,10 @@ SKIPPED, KEPT = 2, 5  # updates; the first ones warm up caches
 def split_for_profile(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bool]]:
     """Yield a chunk's first 2 batches, the next 5 and the rest as three chunks, each with whether it is to be profiled.
 
-    Only the 5 are profiled. A chunk of at most 7 batches is yielded as a whole, to be profiled.
+    Only the 5 are to be profiled. A chunk of at most 7 batches is yielded as a whole, to be profiled. The numbers are
+    `SKIPPED` and `KEPT`.
     """
+    # ``chunk.order`` has the row number of each example, in the order of the training.
     start = SKIPPED * batch_size
     stop = (SKIPPED + KEPT) * batch_size
     if len(chunk.order) <= stop:
@@ -54,7 +56,7 @@ def split_for_profile(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bo
 
 
 def profiling(folder: Path | None) -> AbstractContextManager[object]:
-    """Return a context that writes a TensorBoard profile of its block into ``folder``, or nothing if it is None."""
+    """Return a context that writes a TensorBoard profile of its block into ``folder``; with None, it does nothing."""
     if folder is None:
         return contextlib.nullcontext()
     profile: AbstractContextManager[object] = tf.profiler.experimental.Profile(str(folder))

@@ -138,7 +138,8 @@ class ReadyTrial:
     def prepare(self) -> None:
         """Choose the batch size of validation, and compile updates with XLA if the trial uses it.
 
-        Validation in `held_out` gets the training's batch size if larger batches would give other metrics.
+        Replaces `held_out` by data with the training's batch size if larger batches would give other metrics. Times are
+        added to the stopwatch's parts ``build`` and ``xla``. Raises Refused if XLA must compile and cannot.
         """
         self.stopwatch.begin()
         if self.held_out is not None:
@@ -150,7 +151,7 @@ class ReadyTrial:
         """Return validation or test data, with the training's batch size if larger batches would give other metrics.
 
         It also has that size if the program always validates so, see `Program.validates_as_it_trains`. A batch size of
-        validation that the trial sets is kept in any case.
+        validation that the trial sets is kept in any case. ``data`` is not changed, but returned or copied.
         """
         program = self.program
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
@@ -163,7 +164,10 @@ class ReadyTrial:
         return data
 
     def _compile_updates(self) -> None:
-        """Compile updates with XLA if the trial uses it, and add the time to the stopwatch's part ``xla``."""
+        """Compile updates with XLA if the trial uses it, and add the time to the stopwatch's part ``xla``.
+
+        No time is added if nothing was compiled. Raises Refused if XLA must compile and cannot.
+        """
         self.stopwatch.begin()
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             if self.program.compile_updates(self.walk):
@@ -176,8 +180,8 @@ class ReadyTrial:
         True if all epochs are done or the minutes are used up, if the author's code has stopped the trial, or if the
         objective has not improved for ``training.patience`` epochs.
         """
-        in_vain = is_exhausted(self.waited, self.assignment.training)
-        return bool(self.stopped) or in_vain or self.share >= 1
+        patience_is_exhausted = is_exhausted(self.waited, self.assignment.training)
+        return bool(self.stopped) or patience_is_exhausted or self.share >= 1
 
     @property
     def share(self) -> float:
@@ -199,6 +203,7 @@ class ReadyTrial:
         """
         if self.assignment.minutes is not None or self.callbacks.may_depend_on_trial_length:
             return False
+        # The author's code may have read the number of epochs, as one of the names in `LENGTHS`.
         read = {name for reads in self.reads for name in reads} | set(self.program.live_names)
         if not read.isdisjoint(LENGTHS) or self.epoch < self.assignment.epochs:
             return False
@@ -219,17 +224,18 @@ class ReadyTrial:
         callback has set a rate, all updates have that one instead. If the optimizer has a schedule of its own, only the
         last element is a rate and the others are NaN. If the loop does not set the rate, the values have no effect.
         """
-        epoch_of_phase = max(self.epoch - self.span.first, 0) + 1
+        epoch_of_phase = max(self.epoch - self.span.first, 0) + 1  # the next epoch, from 1
         if self.rate_set is not None:
             return np.full(self.walk.per_epoch, self.rate_set, np.float32)
-        if self.peak is None:
+        if self.peak is None:  # the optimizer has a schedule of its own
             rates = np.full(self.walk.per_epoch, np.nan, np.float32)
-            last = epoch_of_phase * self.walk.per_epoch - 1
-            rates[-1] = compute_scheduled_rate(self.program.parts.optimizer, last)
+            last_update = epoch_of_phase * self.walk.per_epoch - 1
+            rates[-1] = compute_scheduled_rate(self.program.parts.optimizer, last_update)
             return rates
+        plateau_scale = self.reduction.scale if self.reduction else 1.0
         return schedules.compute_rates(
             self.schedule,
-            peak=self.peak * self.rate_scale * (self.reduction.scale if self.reduction else 1.0),
+            peak=self.peak * self.rate_scale * plateau_scale,
             epoch=epoch_of_phase,
             count=self.walk.per_epoch,
             epochs=self.span.length(self.assignment.epochs),
@@ -252,7 +258,8 @@ class ReadyTrial:
         """Train and validate one epoch, call hooks and callbacks, and return the epoch's report.
 
         Counts the epoch and its time, even if it has diverged. Raises Diverged if a loss, a gradient or a weight is not
-        finite, and Refused if a hook or callback makes a change that is not allowed.
+        finite (the epoch is then not validated), and Refused if a hook or callback makes a change that is not allowed.
+        Errors of the author's code are passed on, and the epoch does not count if they come before its end.
         """
         with self.gauges.ending():
             return self._train_and_conclude()
@@ -261,18 +268,19 @@ class ReadyTrial:
         """Do what `train_epoch` does; the caller must stop the gauges."""
         began = time.perf_counter()
         epoch = self.epoch + 1
-        steered = bool(self.hooks or self.callbacks)
-        if steered:
+        has_hooks = bool(self.hooks or self.callbacks)
+        if has_hooks:
             self._begin_epoch(epoch)
         rates = self.rates()
-        if steered:
+        if has_hooks:
             settings_before = HookSettings.of(self.program)
         else:
-            settings_before = None
+            settings_before = None  # tells `conclude` that it has none to call
         self.gauges.begin()
         trained = self._train(rates, epoch)
         evaluated = None
-        # Only the optimizer knows how many updates a batch had and which of them were skipped.
+        # The optimizer has a schedule of its own. Which rate it used last follows from its count of updates, because
+        # a batch may have several updates, and some may have been skipped.
         if self.peak is None:
             optimizer = self.program.parts.optimizer
             rates[-1] = compute_scheduled_rate(
@@ -300,7 +308,8 @@ class ReadyTrial:
         ``rates`` has the learning rate of each update, and ``evaluated`` is None without validation. Metrics of
         validation are reported as ``val_<name>``. The objective is passed to the patience rule and the plateau
         schedule. Hooks and callbacks are only called if ``settings_before``, the settings before the epoch, is given.
-        Raises Diverged, after the epoch was counted, if ``trained`` is not finite.
+        They may change the reported metrics, and Refused is raised if they make a change that is not allowed. Raises
+        Diverged, after the epoch was counted and before they are called, if ``trained`` is not finite.
         """
         epoch = self.epoch + 1
         metrics = trained.metrics
@@ -318,7 +327,7 @@ class ReadyTrial:
                 f"the loss, a gradient or a weight became NaN or infinite in epoch {epoch}"
             )
         if settings_before is not None:
-            if trained.rate is not None:
+            if trained.rate is not None:  # a callback has set it during the epoch
                 self.rate_set = trained.rate
             # The loop has set rates during the epoch; what hooks set is a difference from the rates at its end.
             present = HookSettings.of(self.program)
@@ -333,25 +342,31 @@ class ReadyTrial:
             time_s=spent.time_s,
             learning_rate=self._find_last_rate(rates, trained),
             examples_per_s=trained.examples / spent.train_s,
-            measures={
-                "step_s": (spent.train_s - trained.wait_s) / len(rates),
-                "data_wait_s": trained.wait_s,
-                "validation_s": spent.time_s - spent.train_s,
-                "compile_s": self.compile_s if epoch == self.span.first + 1 else 0.0,
-                **(
-                    {"validation_examples": float(self.held_out.size)}
-                    if epoch == 1 and self.held_out
-                    else {}
-                ),
-                **({} if math.isnan(loss_std) else {"validation_loss_std": loss_std}),
-                **(
-                    {"passes": self.walk.count_passes(epoch)}
-                    if self.walk.steps and self.walk.data.counted
-                    else {}
-                ),
-                **self.gauges.end(spent.trials),
-            },
+            measures=self._collect_measures(epoch, trained, loss_std, spent, updates=len(rates)),
         )
+
+    def _collect_measures(
+        self, epoch: int, trained: Trained, loss_std: float, spent: Spent, *, updates: int
+    ) -> dict[str, float]:
+        """Return the measured columns of an epoch that had ``updates`` updates, and end the measurement of the gauges.
+
+        ``compile_s`` is 0 except in the first epoch of a phase. ``validation_examples`` is only in the first epoch,
+        ``validation_loss_std`` only if ``loss_std`` is not NaN, and ``passes`` only if the trial sets
+        ``steps_per_epoch`` and the examples of a pass are counted.
+        """
+        measures = {
+            "step_s": (spent.train_s - trained.wait_s) / updates,
+            "data_wait_s": trained.wait_s,
+            "validation_s": spent.time_s - spent.train_s,
+            "compile_s": self.compile_s if epoch == self.span.first + 1 else 0.0,
+        }
+        if epoch == 1 and self.held_out:
+            measures["validation_examples"] = float(self.held_out.size)
+        if not math.isnan(loss_std):
+            measures["validation_loss_std"] = loss_std
+        if self.walk.steps and self.walk.data.counted:
+            measures["passes"] = self.walk.count_passes(epoch)
+        return measures | self.gauges.end(spent.trials)
 
     def _find_last_rate(self, rates: np.ndarray[Any, Any], trained: Trained) -> float | None:
         """Return the learning rate of the last update; None if training does not use the trial's optimizer.
@@ -368,7 +383,8 @@ class ReadyTrial:
         """Return the loss and metrics of the trial's model on test data, by names without ``val_``.
 
         ``data`` is the third part of what the author's `data` returns. All of it is used, even if ``validation_steps``
-        is set. Raises DataError if it is not valid data.
+        is set. The model has the weights that it has now; averages are used as in validation. Raises DataError if
+        ``data`` is not valid data.
         """
         replicas = self.placement.replicas
         with replicas.scope(), self.hp.recording(self.structure.reads):
@@ -382,10 +398,11 @@ class ReadyTrial:
             ).metrics
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
-        """Train one update at each rate and yield the loss of its batch before the update.
+        """Train one update at each rate, each on the next batch, and yield the loss of its batch before the update.
 
-        Stops after the first loss that is not finite, which is yielded as NaN. This changes the weights of the trial's
-        program, which stay changed until the session begins another trial. Only for programs whose `kept` is True.
+        An update is trained when its loss is asked for. Stops after the first loss that is not finite, which is yielded
+        as NaN. This changes the weights of the trial's program, which stay changed until the session begins another
+        trial. Only for programs whose `kept` is True; others raise NotImplementedError.
         """
         program, walk = self.program, self.walk
         program.state.will_train()
@@ -433,6 +450,7 @@ class ReadyTrial:
                 metrics = self.hooks.epoch_end(epoch, metrics)
             # before `finished`, which depends on it by the patience rule
             self._observe_objective(metrics)
+            # A hook may have set `stop_training` just now; `stopped` follows it when this block ends.
             if self.finished or self.program.model.stop_training:
                 self.callbacks.train_end(metrics)
         return metrics
@@ -454,6 +472,7 @@ class ReadyTrial:
             if program.model.stop_training:
                 self.stopped = self.stopped or f"{hook}() has set model.stop_training"
         finally:  # also if a hook raises, because other trials may use the program
+            # A program that is `spent` is used for no other trial.
             program.spent = (
                 program.spent
                 or hooks.affects_next_trial(program, settings_before)
@@ -477,10 +496,12 @@ class ReadyTrial:
     def _saving(self) -> Iterator[None]:
         """Give the model the values with which it is saved, inside the block.
 
-        It has the weights that it is validated with, and live hyperparameters (kept in variables) become numbers.
+        It has the weights that it is validated with, and live hyperparameters (kept in variables) become numbers. Both
+        are put back after the block.
         """
         program = self.program
         layers = keras_private.flatten_layers(program.model)
+        # all objects whose attributes may be live hyperparameters
         owners = [*layers, *keras.tree.flatten(program.parts.options.get("loss"))]
         for layer in layers:
             owners += [
@@ -493,7 +514,10 @@ class ReadyTrial:
 
     @contextmanager
     def swapping_average(self) -> Iterator[None]:
-        """Give the model its averaged weights inside the block, if it is validated with averages."""
+        """Give the model its averaged weights inside the block, if it is validated with averages.
+
+        It gets its own weights back after the block.
+        """
         average = getattr(self.program, "average", None)
         with average.swapping() if average else nullcontext():
             yield
@@ -501,7 +525,8 @@ class ReadyTrial:
     def _set_trainable_layers(self, layers: list[bool]) -> None:
         """Record which layers are trainable, and trace and compile training again for them.
 
-        ``layers`` has one value per layer, in the order of `HookSettings.layers`; the layers are already set so.
+        ``layers`` has one value per layer, True if it is trainable, in the order of `HookSettings.layers`. The caller
+        has already set the layers so.
         """
         self.frozen = layers
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
@@ -511,7 +536,8 @@ class ReadyTrial:
     def scale_rate(self, factor: float) -> None:
         """Multiply all later learning rates by ``factor``, including one that a hook or callback has set.
 
-        Raises Refused if the loop does not set the learning rate, as with a schedule of the optimizer's own.
+        It applies from the next call of `rates` on, and is multiplied with the factors of earlier calls. Raises Refused
+        if the loop does not set the learning rate, as with a schedule of the optimizer's own.
         """
         if self.peak is None or self.program.sets_no_rate:
             raise Refused(
@@ -524,9 +550,11 @@ class ReadyTrial:
     def state(self) -> dict[str, Any]:
         """Return the trial's progress as plain values for a checkpoint, without the program's variables.
 
-        Keys that do not apply to the trial, such as ``callbacks``, are left out.
+        ``frozen`` has for each layer whether it is trainable, or None if no hook or callback has set that. ``left`` has
+        what they have changed in the author's modules. The keys ``order``, ``reduction``, ``callbacks``, ``left`` and
+        ``clock`` are left out if they do not apply to the trial.
         """
-        return {
+        state: dict[str, Any] = {
             "epoch": self.epoch,
             "phase": self.span.number,
             "waited": self.waited.state(),
@@ -534,20 +562,28 @@ class ReadyTrial:
             "rate_scale": self.rate_scale,
             "rate_set": self.rate_set,
             "frozen": self.frozen,
-            **({"order": order} if (order := self.walk.data.order) else {}),
-            **({"reduction": self.reduction.state()} if self.reduction else {}),
-            **({"callbacks": self.callbacks.state()} if self.callbacks else {}),
-            **({"left": self.hook_changes.state()} if self.hook_changes is not None else {}),
-            **({} if self.assignment.minutes is None else {"clock": asdict(self.clock)}),
         }
+        order = self.walk.data.order
+        if order:
+            state["order"] = order
+        if self.reduction:
+            state["reduction"] = self.reduction.state()
+        if self.callbacks:
+            state["callbacks"] = self.callbacks.state()
+        if self.hook_changes is not None:
+            state["left"] = self.hook_changes.state()
+        if self.assignment.minutes is not None:
+            state["clock"] = asdict(self.clock)
+        return state
 
     def restore(self, about: checkpoint.About) -> None:
         """Restore the progress that `state` returned for a checkpoint, so that the trial continues after that epoch.
 
         The program's variables are not restored, and the trial must be in the checkpoint's phase already. If a hook or
-        a callback had frozen or unfrozen layers, training is traced again. Sets `lost` to what could not be restored.
-        For a trial that does not train, callbacks and the changes by hooks are not restored. Raises CheckpointError if
-        the trial cannot continue exactly and must begin again.
+        a callback had frozen or unfrozen layers, training is traced again, and no other trial uses the program. Sets
+        `lost` to what could not be restored. For a trial that does not train, callbacks and the changes by hooks are
+        not restored. Raises CheckpointError, when some of the progress is restored already, if the trial must begin
+        again: if the callbacks cannot be restored, or if it would go on with examples in another order.
         """
         # A trial that does not train, but only gives its model, needs no callbacks and no order of examples.
         if self.callbacks and self.assignment.trains:
@@ -558,7 +594,7 @@ class ReadyTrial:
         self.stopped = str(about.get("stopped", ""))
         self.rate_scale = float(about.get("rate_scale", 1.0))
         self.rate_set = about.get("rate_set")
-        if about.get("frozen"):
+        if about.get("frozen"):  # a hook or a callback has set which layers are trainable
             self.program.spent = True  # other trials would inherit which layers are trainable
             hooks.set_trainable_layers(self.program, about["frozen"])
             self._set_trainable_layers(about["frozen"])
@@ -576,7 +612,7 @@ class ReadyTrial:
             self.reduction.restore(about["reduction"])
 
     def continue_from(self, before: ReadyTrial) -> None:
-        """Copy progress from ``before``, the trial in the previous phase.
+        """Copy progress from ``before``, the same trial in the previous phase.
 
         That is the epoch, times, the factor of the learning rate, patience, the reasons in `lost` and `stopped`, and
         recorded reads. A learning rate that a hook or callback has set is not copied: each phase has an optimizer and a
@@ -679,7 +715,8 @@ def check_eager(training: Mapping[str, object], placement: Placement, micro_batc
 def _running_eagerly(training: Mapping[str, object]) -> Iterator[None]:
     """Run compiled functions op by op inside the block if ``training.run_eagerly`` is true.
 
-    Breakpoints and prints in the author's methods then see numbers.
+    Breakpoints and prints in the author's methods then see numbers. This is a setting of the process; its old value is
+    set again after the block. If the process runs eagerly already, it goes on doing so.
     """
     before = tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(before or training.get("run_eagerly") is True)
@@ -695,9 +732,10 @@ def _iterate_whole_batches(walk: Walk) -> Iterator[Chunk]:
     The rest of a chunk that is no whole batch is left out, but a chunk with fewer examples than a batch is yielded. A
     chunk keeps its length (its order is rotated), so that one trace serves all.
     """
-    number = 0
+    pass_number = 0
     while True:
-        number += 1
-        for chunk in walk.data.chunks(walk.batch_size, walk.seed, number):
-            for place in range(max(len(chunk.order) // walk.batch_size, 1)):
-                yield Chunk(chunk.tensors, np.roll(chunk.order, -place * walk.batch_size))
+        pass_number += 1
+        for chunk in walk.data.chunks(walk.batch_size, walk.seed, pass_number):
+            whole_batches = len(chunk.order) // walk.batch_size
+            for batch in range(max(whole_batches, 1)):
+                yield Chunk(chunk.tensors, np.roll(chunk.order, -batch * walk.batch_size))

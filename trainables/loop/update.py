@@ -76,22 +76,23 @@ class Graph:
     ) -> None:
         """Create the variables that updates need besides those of the step.
 
-        ``own_average`` is the momentum with which the author's optimizer would average the weights, or None; it is
-        ignored if ``recipe`` averages.
+        The numbers of ``recipe``, such as bounds for clipping, are created in ``live`` as well. ``own_average`` is the
+        momentum with which the author's optimizer would average the weights, or None; it is ignored if ``recipe``
+        averages.
         """
         self.step, self.model = step, step.model
         self.live = live
         self.replicas = replicas
         self.recipe = recipe
         self.intake = intake
-        self.whole = replicas.number * recipe.micro_batches == 1
+        self.whole = replicas.number * recipe.micro_batches == 1  # each batch is a single slice
         self.traced: list[Any] = []  # graphs of training and evaluation
         # by update, once traced: the weights its loss depends on
-        self._changed: dict[int, list[keras.Variable]] = {}
+        self._weights_with_gradients: dict[int, list[keras.Variable]] = {}
         # by update, once traced: the weights with sparse gradients
-        self._of_rows: dict[int, list[keras.Variable]] = {}
-        # by turn: draws from seed generators until its end
-        self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}
+        self._weights_with_sparse_gradients: dict[int, list[keras.Variable]] = {}
+        # by number of the turn: how far seed generators have drawn at its end (see `Draws.seeds`)
+        self._seeds_after_turn: dict[int, dict[int, tuple[Any, int]]] = {}
         self.optimizer_of = {}
         for update, its in author_updates.list_optimizers(step.turns, self.optimizer):
             self.optimizer_of[id(update)] = its
@@ -106,9 +107,9 @@ class Graph:
         self.created: Sequence[Any] = ()  # all variables that the author's methods have created
         self.seeds = UsedGenerators()
         self.seeds_of_evaluation = UsedGenerators()
-        for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
+        for name in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
             # create it here, so that replicas, in their threads, only look it up
-            live.number(number, standard=True)
+            live.number(name, standard=True)
 
     # ---- one update, in cross-replica context
 
@@ -123,9 +124,10 @@ class Graph:
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Train on one batch; return its losses by name, and whether losses and gradients are finite.
 
-        ``tensors`` has the examples, as `Intake.take` accepts them, and ``rows`` the row numbers of the batch in it.
-        ``rate`` is the learning rate, ``seed`` and ``number`` (of the batch) determine random draws, and ``forward``
-        replaces the method `forward`, for XLA.
+        Changes weights, optimizers, metrics, averages of weights and the loss scale. ``tensors`` has the examples, as
+        `Intake.take` accepts them, and ``rows`` the row numbers of the batch in it. ``rate`` is the learning rate,
+        ``seed`` and ``number`` (of the batch) determine random draws, and ``forward`` replaces the method `forward`,
+        for XLA.
 
         A batch has one or more turns, groups of updates that are applied together. They are computed and applied one
         after the other. The losses are means over the batch, with the sum of those that are minimised as ``loss``, and
@@ -141,8 +143,9 @@ class Graph:
             return self._update_by_model(*batch_arguments, rate)
         values: dict[str, tf.Tensor] = {}
         minimised: dict[str, tf.Tensor] = {}
-        finite = applied = tf.constant(True)
-        pairs: list[tuple[Any, keras.Variable]] = []
+        finite = applied = tf.constant(True)  # applied: whether no turn was undone
+        all_gradients: list[Any] = []
+        all_weights: list[keras.Variable] = []
         for place, turn in enumerate(self.step.turns):
             for update in turn:
                 self._set_rate(update, rate)
@@ -150,39 +153,45 @@ class Graph:
                 before = program_variables.SavedVariables(self.replicas, self.state)
             else:
                 before = None
+            # one list of gradients for each update of the turn
             compute = functools.partial(forward or self.forward, place=place)
-            parts, means = self.replicas.run(self._compute_gradients, compute, *batch_arguments)
+            gradients, means = self.replicas.run(self._compute_gradients, compute, *batch_arguments)
             means = self.replicas.first(means)  # they are sums over replicas, and thus equal on all
             if self.recipe.sharpness:
-                with self._climb(turn, parts):
+                # take the gradients again, where the loss nearby is highest
+                with self._climb(turn, gradients):
                     compute = functools.partial(compute, again=True)
-                    parts, _ = self.replicas.run(self._compute_gradients, compute, *batch_arguments)
+                    gradients, _ = self.replicas.run(
+                        self._compute_gradients, compute, *batch_arguments
+                    )
             losses = {}
             for update in turn:
                 losses[update.loss] = means[update.loss]
             total = tf.add_n(list(losses.values()))
             # Before clipping, which could make an infinite gradient finite.
-            sound = all_finite([total, *self.replicas.first(tf.nest.flatten(parts))])
-            parts = self._clip(parts)
-            self._apply(turn, parts)
+            turn_is_finite = all_finite(
+                [total, *self.replicas.first(tf.nest.flatten(gradients))]
+            )
+            gradients = self._clip(gradients)
+            self._apply(turn, gradients)
             if self.loss_scale and before:  # `before` is always there with a loss scale
-                self.loss_scale.update(sound)
-                before.restore(unless=sound)
-                applied = tf.logical_and(applied, sound)
+                self.loss_scale.update(turn_is_finite)
+                before.restore(unless=turn_is_finite)
+                applied = tf.logical_and(applied, turn_is_finite)
                 # gradients may overflow by the scale, which is no divergence
-                sound = tf.math.is_finite(total)
-            finite = tf.logical_and(finite, sound)
+                turn_is_finite = tf.math.is_finite(total)
+            finite = tf.logical_and(finite, turn_is_finite)
             values |= means
             minimised |= losses
-            changed = [v for update in turn for v in self._changed[id(update)]]
-            pairs += zip((g for part in parts for g in part), changed, strict=True)
+            for update, of_update in zip(turn, gradients, strict=True):
+                all_gradients += of_update
+                all_weights += self._weights_with_gradients[id(update)]
         self._count_average(applied)
         values |= minimised  # a later turn may return the same losses again; those that were minimised count
         values = {"loss": tf.add_n(list(minimised.values())), **values}
-        if self.watch:
-            # the same on all replicas
-            ones = [_convert_to_slices(self.replicas.first(g)) for g, _ in pairs]
-            values |= self.watch(number, values, ones, [v for _, v in pairs])
+        if self.watch:  # the author's batch hook; gradients are the same on all replicas
+            of_first_replica = [_convert_to_slices(self.replicas.first(g)) for g in all_gradients]
+            values |= self.watch(number, values, of_first_replica, all_weights)
         return values, finite
 
     def _compute_gradients(
@@ -194,15 +203,16 @@ class Graph:
         are its arguments. Gradients are without the loss scale. Both results are summed over replicas in one reduction,
         because each takes a millisecond between processes.
         """
-        parts, values = compute(*arguments)
+        by_update, losses = compute(*arguments)
         flat, totals = self._sum_and_unscale(
-            [g for part in parts for g in part], more=[*values.values()]
+            [g for gradients in by_update for g in gradients], more=[*losses.values()]
         )
+        # put the flat list into one list for each update again
         remaining = iter(flat)
-        gradients = []
-        for part in parts:
-            gradients.append([next(remaining) for _ in part])
-        return gradients, dict(zip(values, totals, strict=True))
+        summed = []
+        for gradients in by_update:
+            summed.append([next(remaining) for _ in gradients])
+        return summed, dict(zip(losses, totals, strict=True))
 
     def forward(
         self,
@@ -217,16 +227,16 @@ class Graph:
         """Return, on each replica, the gradients for each update of a turn, and the turn's losses by name.
 
         A turn is a group of updates that are applied together; ``place`` is its number in the batch, from 0. Both
-        results are sums over the replica's slices, and gradients still have the loss scale. ``again`` marks the second
-        pass of sharpness-aware minimization, which does not update the metrics. Weights that a loss does not depend on
-        are left out of its gradients, see `changed`; raises Refused if a loss depends on none and the step forbids
-        that. A sparse gradient is a tuple of values, indices and shape.
+        results are sums over the replica's slices, and gradients still have the loss scale. Metrics and moving
+        statistics are updated. ``again`` marks the second pass of sharpness-aware minimization, which does not update
+        the metrics. Weights that a loss does not depend on are left out of its gradients, see `changed`; raises Refused
+        if a loss depends on none and the step forbids that. A sparse gradient is a tuple of values, indices and shape.
         """
         turn = self.step.turns[place]
         weights = [update.variables for update in turn]
-        sums: list[list[Any]] = []
-        for part in weights:
-            sums.append([None] * len(part))
+        sums: list[list[Any]] = []  # for each update, a gradient for each of its weights
+        for of_update in weights:
+            sums.append([None] * len(of_update))
         values: dict[str, tf.Tensor] = {}
         if self.recipe.micro_batches > 1:
             totals = self._count_first(tensors, rows, seed, number)
@@ -238,15 +248,15 @@ class Graph:
             draws = cut.draw(seed, number)
             # One micro-batch after the other, because the graph would otherwise hold all their activations at once.
             example = self.intake.take(
-                tensors, rows, cut, after=[g for part in sums for g in part if g is not None]
+                tensors, rows, cut, after=[g for part in sums for g in _drop_none(part)]
             )
             with slices.entering(cut):
                 # all turns have the same augmented examples; the model then draws anew in each
                 if place:
                     draws = cut.draw(seed, number, place * CALLS)
                     # generators go on where the turn before has stopped
-                    draws.seeds = dict(self._drawn[place - 1])
-                # asked once for each update
+                    draws.seeds = dict(self._seeds_after_turn[place - 1])
+                # persistent, because several updates ask it for gradients, one after the other
                 with tf.GradientTape(persistent=len(turn) > 1) as tape:
                     shares, count = self.step.losses(cut, example, turn, counts=not again)
                     scaled = [shares[update.loss] for update in turn]
@@ -254,24 +264,23 @@ class Graph:
                         scale = self.loss_scale.scale
                         scaled = [loss * scale for loss in scaled]
                 slice_gradients = []
-                for loss, part in zip(scaled, weights, strict=True):
-                    slice_gradients.append(tape.gradient(loss, part))
+                for loss, of_update in zip(scaled, weights, strict=True):
+                    slice_gradients.append(tape.gradient(loss, of_update))
                 if not again:
-                    count()
+                    count()  # update the metrics
             sums = [self._add_all(old, new) for old, new in zip(sums, slice_gradients, strict=True)]
             values = {name: values.get(name, 0.0) + share for name, share in shares.items()}
-            self._drawn[place] = draws.seeds
+            self._seeds_after_turn[place] = draws.seeds
             self.seeds.record(draws)
-        for update, part, grads in zip(turn, weights, sums, strict=True):
-            self._changed[id(update)] = [
-                v for v, g in zip(part, grads, strict=True) if g is not None
+        for update, of_update, gradients in zip(turn, weights, sums, strict=True):
+            pairs = list(zip(of_update, gradients, strict=True))
+            self._weights_with_gradients[id(update)] = [v for v, g in pairs if g is not None]
+            self._weights_with_sparse_gradients[id(update)] = [
+                v for v, g in pairs if isinstance(g, tuple)
             ]
-            self._of_rows[id(update)] = [
-                v for v, g in zip(part, grads, strict=True) if isinstance(g, tuple)
-            ]
-            if not self._changed[id(update)]:
+            if not self._weights_with_gradients[id(update)]:
                 self.step.refuse_untrained(update)
-        return [_drop_none(part) for part in sums], values
+        return [_drop_none(gradients) for gradients in sums], values
 
     def _add_all(self, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
         """Return the sums of the gradients in two lists, pair by pair, as `_add` makes them."""
@@ -283,21 +292,23 @@ class Graph:
     def _add(self, old: Any, new: Any) -> Any:
         """Return the sum of two gradients, or the other one if one is None; a sparse one is (values, indices, shape).
 
-        Sparse gradients stay sparse, because Keras's optimizers treat them in another way, unless clipping or a norm
-        needs all values. Keras squares each row of a sparse gradient separately, so rows that do not come from the
+        ``old`` is such a sum or None, and ``new`` as a tape returns it. Sparse gradients stay sparse, because Keras's
+        optimizers treat them in another way, unless clipping or sharpness-aware minimization needs all values or
+        ``old`` is dense. Keras squares each row of a sparse gradient separately, so rows that do not come from the
         examples (such as those of a table of positions) are added value by value, as in a batch that is not cut.
         """
         if new is None:
             return old
         needs_all_values = self.recipe.clipping or self.recipe.sharpness
-        if not isinstance(new, tf.IndexedSlices) or needs_all_values or isinstance(old, tf.Tensor):
+        is_sparse = isinstance(new, tf.IndexedSlices) and not isinstance(old, tf.Tensor)
+        if needs_all_values or not is_sparse:
             if old is None:
                 return tf.convert_to_tensor(new)
             return tf.convert_to_tensor(old) + tf.convert_to_tensor(new)
         rows = new.values, tf.cast(new.indices, tf.int64), tf.cast(new.dense_shape, tf.int64)
         if old is None:
             return rows
-        if _has_static_row_count(rows):
+        if _has_static_row_count(rows):  # both have the same rows
             return old[0] + rows[0], *rows[1:]
         values = tf.concat([old[0], rows[0]], 0)
         indices = tf.concat([old[1], rows[1]], 0)
@@ -306,7 +317,7 @@ class Graph:
     def _count_first(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
     ) -> Mapping[str, tf.Tensor] | None:
-        """Return the divisors of masked and weighted means over the whole batch, by loss; None if there are none.
+        """Return the divisors of masked and weighted means over the whole batch, by loss; None if no loss needs them.
 
         This takes a forward pass over all slices of the batch, before the pass that trains; it changes no variables.
         """
@@ -333,24 +344,28 @@ class Graph:
     ) -> tuple[list[Any], list[Any]]:
         """Return gradients summed over replicas and divided by the loss scale, and ``more`` summed over replicas alone.
 
-        Rows of sparse gradients that come from the examples are joined instead of summed.
+        A sparse gradient is a tuple of values, indices and shape. If its rows come from the examples, the rows of all
+        replicas are joined instead of summed. ``more`` is not divided.
         """
-        joins = []
-        for g in gradients:
-            joins.append(isinstance(g, tuple) and not _has_static_row_count(g))
+
+        def is_joined(gradient: Any) -> bool:
+            return isinstance(gradient, tuple) and not _has_static_row_count(gradient)
+
         to_sum = []
-        for g, is_joined in zip(gradients, joins, strict=True):
-            if not is_joined:
+        to_join = []
+        for g in gradients:
+            if is_joined(g):
+                to_join.append(g[:2])
+            else:
                 to_sum.append(_get_values(g))
         found = sum_over_replicas([*to_sum, *more])
         sums = iter(found[: len(to_sum)])
         others = found[len(to_sum) :]
-        joined = iter(
-            gather_rows([g[:2] for g, is_joined in zip(gradients, joins, strict=True) if is_joined])
-        )
+        joined = iter(gather_rows(to_join))
+        # take the results in the order of the gradients
         summed: list[Any] = []
-        for g, is_joined in zip(gradients, joins, strict=True):
-            if is_joined:
+        for g in gradients:
+            if is_joined(g):
                 summed.append((*next(joined), g[2]))
             else:
                 summed.append(_replace_values(g, next(sums)))
@@ -369,21 +384,24 @@ class Graph:
         """
         stack = ExitStack()
         others = [*self.state, *self.counters, *self.seed_states]
-        for update, part in zip(turn, gradients, strict=True):
-            changed = self._changed[id(update)]
+        for update, of_update in zip(turn, gradients, strict=True):
+            weights = self._weights_with_gradients[id(update)]
             rho = self.live.number("sam_rho")
-            stack.enter_context(climbing(self.replicas, changed, part, rho, others))
+            stack.enter_context(climbing(self.replicas, weights, of_update, rho, others))
             others = []  # restored once, by the first of the contexts
         return stack
 
     def _clip(self, parts: Any) -> Any:
-        """Return the gradients of the whole batch, clipped separately for each update; unchanged if nothing clips."""
+        """Return the gradients of the whole batch, clipped separately for each update; unchanged if nothing clips.
+
+        ``parts`` and the result have a list of gradients for each update.
+        """
 
         def clip(found: list[list[Any]]) -> list[list[Any]]:
-            bounds = {}
+            bounds = {}  # such as {"clipnorm": 1.0}
             for kind in self.recipe.clipping:
                 bounds[kind] = tf.convert_to_tensor(self.live.number(kind))
-            return [clipping.clip(part, bounds) for part in found]
+            return [clipping.clip(of_update, bounds) for of_update in found]
 
         if self.recipe.clipping:
             return self.replicas.run(clip, parts)
@@ -392,30 +410,31 @@ class Graph:
     def _apply(self, turn: Turn, parts: Any) -> None:
         """Change the weights by the gradients of each update and its optimizer, on all replicas.
 
-        As in `Model.fit`, this calls `apply_gradients` of the optimizer, which an author's own may override.
+        ``parts`` has a list of gradients for each update of the ``turn``. As in `Model.fit`, this calls
+        `apply_gradients` of the optimizer, which an author's own may override.
         """
 
         def apply(found: list[list[Any]]) -> None:
-            for update, part in zip(turn, found, strict=True):
-                gradients = [_convert_to_slices(g) for g in part]
-                changed = self._changed[id(update)]
-                self.optimizer_of[id(update)].apply_gradients(zip(gradients, changed, strict=True))
+            for update, of_update in zip(turn, found, strict=True):
+                gradients = [_convert_to_slices(g) for g in of_update]
+                weights = self._weights_with_gradients[id(update)]
+                self.optimizer_of[id(update)].apply_gradients(zip(gradients, weights, strict=True))
 
         self.replicas.run(apply, parts)
 
     def _count_average(self, applied: tf.Tensor) -> None:
-        """Add the updated weights to their average, unless the update was undone (``applied`` is False)."""
+        """Add the updated weights to their average, unless the update was undone (``applied`` is False).
+
+        Does nothing without an average. ``applied`` only matters with a loss scale.
+        """
         if self.average is None:
             return
-        # Only with a loss scale may an update be undone.
-        before = (
-            program_variables.SavedVariables(self.replicas, self.average.state)
-            if self.loss_scale
-            else None
-        )
+        if not self.loss_scale:  # no update is ever undone
+            self.average.update()
+            return
+        before = program_variables.SavedVariables(self.replicas, self.average.state)
         self.average.update()
-        if before:
-            before.restore(unless=applied)
+        before.restore(unless=applied)
 
     def _update_by_model(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, rate: tf.Tensor
@@ -459,15 +478,16 @@ class Graph:
         compute: Callable[[Slice, Example], dict[str, tf.Tensor]],
         tensors: Any,
         rows: tf.Tensor,
-        *of: tf.Tensor,
+        seed: tf.Tensor,
+        number: tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         """Return what ``compute`` returns for all examples of a batch, prepared for training, on the only replica.
 
-        ``of`` has the seed and the number of the update.
+        Random draws follow ``seed`` and ``number``, that of the update.
         """
         (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
         cut.seeds = self.seeds_from
-        draws = cut.draw(*of)
+        draws = cut.draw(seed, number)
         example = self.intake.take(tensors, rows, cut)
         with slices.entering(cut):
             values = compute(cut, example)
@@ -508,28 +528,30 @@ class Graph:
         """The weights that updates may change, each once; the model's trainable weights if it trains itself."""
         if not self.step.turns:
             return list(self.model.trainable_variables)
-        return list(
-            {
-                id(v): v for turn in self.step.turns for update in turn for v in update.variables
-            }.values()
-        )
+        distinct = {}
+        for turn in self.step.turns:
+            for update in turn:
+                for variable in update.variables:
+                    distinct[id(variable)] = variable
+        return list(distinct.values())
 
     def changed(self, update: Update) -> Sequence[keras.Variable]:
         """Return those of an update's weights that its loss depends on; raises KeyError before training was traced."""
-        return self._changed[id(update)]
+        return self._weights_with_gradients[id(update)]
 
     def changed_by_rows(self, update: Update) -> Sequence[keras.Variable]:
         """Return the weights, such as embeddings, for which an update has sparse gradients that are applied as such.
 
         Raises KeyError before training was traced.
         """
-        return self._of_rows[id(update)]
+        return self._weights_with_sparse_gradients[id(update)]
 
     @property
     def seeds_from(self) -> slices.Seeds:
         """The source of the seeds for random draws in training: ``"keras"`` or ``"counted"``, see `slices.Seeds`.
 
-        It is ``"keras"`` if a batch is one slice that is computed once, outside of XLA.
+        It is ``"keras"`` if a batch is one slice that is computed once (in one turn, without sharpness-aware
+        minimization), and no function is being traced for XLA.
         """
         once = self.whole and len(self.step.turns) <= 1 and not self.recipe.sharpness
         if once and not is_compiling():
@@ -538,11 +560,12 @@ class Graph:
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """The trial's optimizer and those of all updates, each once."""
-        own = []
+        """The trial's optimizer, if it is one of Keras's class `Optimizer`, and those of all updates, each once."""
+        found: list[Any] = []
         if isinstance(self.optimizer, keras.optimizers.Optimizer):
-            own.append(self.optimizer)
-        return [*{id(its): its for its in (*own, *self.optimizer_of.values())}.values()]
+            found.append(self.optimizer)
+        found += self.optimizer_of.values()
+        return list({id(optimizer): optimizer for optimizer in found}.values())
 
     @property
     def rated(self) -> Sequence[Any]:
@@ -556,7 +579,8 @@ class Graph:
         distinct = {id(u): u for turn in self.step.turns for u in turn}.values()
         rated = []
         for u in distinct:
-            if u.optimizer is None or u.rate is not None:
+            uses_trial_optimizer = u.optimizer is None
+            if uses_trial_optimizer or u.rate is not None:
                 rated.append(self.optimizer_of[id(u)])
         return rated
 
@@ -591,10 +615,9 @@ class Graph:
             for v in program_variables.list_optimizer_variables(optimizer)
         ]
         averages = self.average.state if self.average else []
-        counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
-        seeds = self.seed_states
-        excluded = set(counters)
-        for v in seeds:
+        # `created` may have the raw TensorFlow variable of a Keras variable, so both are excluded
+        excluded: set[int] = set()
+        for v in (*self.counters, *self.seed_states):
             excluded.add(id(v))
             if isinstance(v, keras.Variable):
                 excluded.add(id(v.value))
@@ -607,14 +630,14 @@ class Graph:
     @property
     def seed_states(self) -> list[Any]:
         """The states of the networks' seed generators and of those that the author keeps elsewhere."""
-        layers = []
+        states: list[Any] = []
         for generator in list_generators(self.step.networks):
-            layers.append(generator.state)
-        known = {id(state.value) for state in layers}
-        return [
-            *layers,
-            *(raw for raw in self.created if is_seed_state(raw) and id(raw) not in known),
-        ]
+            states.append(generator.state)
+        known = {id(state.value) for state in states}
+        for raw in self.created:  # TensorFlow variables
+            if is_seed_state(raw) and id(raw) not in known:
+                states.append(raw)
+        return states
 
     @property
     def counters(self) -> list[keras.Variable]:
@@ -719,14 +742,16 @@ def climbing(
     because each batch must count once in them. Must be called in cross-replica context.
     """
 
-    def step(found: Sequence[Any]) -> list[Any]:
+    # the distances by which one replica moves its copies of the weights
+    def compute_moves(found: Sequence[Any]) -> list[Any]:
         # no division by 0
         length = tf.convert_to_tensor(rho) / (tf.linalg.global_norm(found) + TINY)
         return [g * tf.cast(length, g.dtype) for g in found]
 
     before = program_variables.SavedVariables(replicas, [*weights, *others])
-    for weight, by in zip(weights, replicas.run(step, list(gradients)), strict=True):
-        replicas.update_copies(weight.value, lambda w, d: w.assign_add(tf.cast(d, w.dtype)), by)
+    moves = replicas.run(compute_moves, list(gradients))
+    for weight, move in zip(weights, moves, strict=True):
+        replicas.update_copies(weight.value, lambda w, d: w.assign_add(tf.cast(d, w.dtype)), move)
     yield
     before.restore()
 

@@ -50,12 +50,13 @@ def choose_xla(training: Mapping[str, object], placement: Placement) -> Asked:
     option = training.get("jit_compile", "auto")
     if option is True:
         return "must"
-    same_bits = training.get("deterministic") is True  # XLA does not promise them
-    other_ways = training.get("run_eagerly") is True or bool(training.get("fuse"))
-    by_itself = option == "auto" and placement.on_gpu and not other_ways
-    if by_itself and not same_bits:
-        return "may"
-    return ""
+    if option != "auto" or not placement.on_gpu:
+        return ""
+    needs_same_bits = training.get("deterministic") is True  # XLA does not promise them
+    trains_otherwise = training.get("run_eagerly") is True or bool(training.get("fuse"))
+    if needs_same_bits or trains_otherwise:
+        return ""
+    return "may"
 
 
 def follow_author(
@@ -64,8 +65,9 @@ def follow_author(
     """Return ``asked``, changed by the ``jit_compile`` that the author has passed to `compile` (None if not passed).
 
     The author's value replaces ``training.jit_compile: auto``: True gives ``"must"`` and False ``""``. Otherwise
-    ``asked`` is unchanged. Raises Refused if the sweep file says the opposite. If True would replace ``auto``, raises
-    Refused for ``deterministic``, ``run_eagerly`` or ``fuse``, several processes, and parameter servers.
+    ``asked``, which `choose_xla` has returned, is unchanged. Raises Refused if the sweep file says the opposite. If
+    True would replace ``auto``, raises Refused for ``deterministic``, ``run_eagerly`` or ``fuse``, several processes,
+    and parameter servers.
     """
     option = training.get("jit_compile", "auto")
     # the author says nothing, or the same as the sweep file
@@ -78,12 +80,13 @@ def follow_author(
         )
     if not jit_compile:
         return ""
+    # what rules out XLA: its name in the message, and whether the trial has it
     excluding = {
         f"training.{name}": training.get(name) for name in ("deterministic", "run_eagerly", "fuse")
     }
     excluding["a trial of several processes"] = placement.replicas.span_processes
     excluding["training.strategy: parameter_server"] = placement.name == PARAMETER_SERVER
-    if found := [name for name, there in excluding.items() if there]:
+    if found := [name for name, has_it in excluding.items() if has_it]:
         raise Refused(
             f"{says}, which {' and '.join(found)} does not go with; leave out one of them"
         )
@@ -110,13 +113,13 @@ class Xla:
     def __init__(self, graph: Graph, asked: Asked) -> None:
         self.wanted, self.reason = asked, ""
         self._graph = graph
-        self._ways = iter(_list_modes(graph) if asked else [])
-        # compiled batches: index of the kind of chunk, and size
-        self._known: set[tuple[int, int]] = set()
-        self._way: CompileMode | None = None
+        self._untried_modes = iter(_list_modes(graph) if asked else [])
+        # index of the kind of chunk, and number of examples
+        self._compiled_batches: set[tuple[int, int]] = set()
+        self._mode: CompileMode | None = None  # None: XLA compiles nothing (any more)
         self.update: Update = graph.update
         """The graph's own update, or one that XLA compiles."""
-        self._one: OneBatch | None = None
+        self._train_one_batch: OneBatch | None = None
         if asked:
             self._choose_next()
 
@@ -125,22 +128,22 @@ class Xla:
         """The trial's columns ``xla`` (`ON`, `APART` or `OFF`) and, if off, ``xla_reason``; empty if not asked for."""
         if not self.wanted:
             return {}
-        if self._way is not None:
-            return {"xla": self._way.name}
+        if self._mode is not None:
+            return {"xla": self._mode.name}
         return {"xla": OFF, "xla_reason": self.reason}
 
     def try_next_mode(self, error: Exception) -> bool:
         """Switch to the next way of compiling updates, and return True, if XLA may have caused the error.
 
         The last way is to train without XLA. The caller must trace training again. Return False, and change nothing, if
-        XLA is not used (any more), if memory is exhausted, or for an unrelated RuntimeError. Raises Refused if XLA must
-        be used and no way is left.
+        XLA is not used (any more), if memory is exhausted, or for a RuntimeError that is not about `merge_call`; any
+        other error counts as XLA's. Raises Refused if XLA must be used and no way is left.
         """
         # A RuntimeError is XLA's only if it names `merge_call`, by which replicas exchange values.
         unrelated = isinstance(error, RuntimeError) and _MEET not in str(error)
-        if self._way is None or unrelated or isinstance(error, tf.errors.ResourceExhaustedError):
+        if self._mode is None or unrelated or isinstance(error, tf.errors.ResourceExhaustedError):
             return False
-        # why the first way failed, which compiles most
+        # Keep why the first way failed, which compiles most.
         self.reason = self.reason or describe_xla_error(error)
         self._choose_next()
         return True
@@ -150,11 +153,11 @@ class Xla:
 
         The size is the number of examples. Empty if XLA does not compile updates.
         """
-        if self._way is None:
+        if self._mode is None:
             return []
         uncompiled = []
         for batch in _iterate_batch_sizes(walk):
-            if batch not in self._known:
+            if batch not in self._compiled_batches:
                 uncompiled.append(batch)
         return uncompiled
 
@@ -163,20 +166,21 @@ class Xla:
 
         This changes variables; the caller must restore them. ``lacking`` is from `list_uncompiled`, ``kinds`` has the
         tensors of each kind of chunk, and ``specs`` the types for which the training was traced. Raises one of
-        `FAILURES` if XLA fails. Only to be called if XLA compiles updates.
+        `FAILURES` if XLA fails; batches compiled before that are remembered. Only to be called if XLA compiles updates.
         """
-        one = tf.function(self._one, autograph=False)
-        concrete = one.get_concrete_function(
+        train = tf.function(self._train_one_batch, autograph=False)
+        # arguments: the examples, the rows of the batch, and the seed
+        concrete = train.get_concrete_function(
             specs, tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int32)
         )
-        for place, size in lacking:
+        for kind, size in lacking:
             # ``size`` times the first example
-            concrete(kinds[place], tf.zeros([size], tf.int64), tf.constant(0))
-            self._known.add((place, size))
+            concrete(kinds[kind], tf.zeros([size], tf.int64), tf.constant(0))
+            self._compiled_batches.add((kind, size))
 
     def begin_anew(self) -> None:
         """Forget all compiled batches and create `update` again; to be called before training is traced again."""
-        self._known.clear()
+        self._compiled_batches.clear()
         self._set_update()
 
     def _set_update(self) -> None:
@@ -185,40 +189,45 @@ class Xla:
         Also make the graph forget which seed generators training uses, see `Graph.begin_anew`.
         """
         self._graph.begin_anew()
-        if self._way:
-            self.update, self._one = self._way.of(self._graph)
+        if self._mode:
+            self.update, self._train_one_batch = self._mode.of(self._graph)
         else:
             self.update = self._graph.update
-            self._one = None
+            self._train_one_batch = None
 
     def _choose_next(self) -> None:
         """Switch to the next way of compiling updates; if none is left, train without XLA, and set `reason` to why.
 
-        All compiled batches are forgotten. Raises Refused if none is left and XLA must be used.
+        `reason` stays if it is set already. All compiled batches are forgotten. Raises Refused if none is left and XLA
+        must be used.
         """
-        self._known.clear()
-        self._way = next(self._ways, None)
+        self._compiled_batches.clear()
+        self._mode = next(self._untried_modes, None)
         self._set_update()
-        if self._way is not None:
+        if self._mode is not None:
             return
+        reason = self.reason or _find_hindrance(self._graph)
         if self.wanted == "must":
             raise Refused(
                 f"jit_compile is true, but updates cannot go through XLA: "
-                f"{self.reason or _find_hindrance(self._graph)}; with auto, such trials train without it"
+                f"{reason}; with auto, such trials train without it"
             )
-        else:
-            self.reason = self.reason or _find_hindrance(self._graph)
+        self.reason = reason
 
 
 def describe_xla_error(error: Exception) -> str:
-    """Return the reason for an XLA error as one line for the user; a quotation has at most 160 characters."""
-    # Keras wraps what layers raise
+    """Return the reason for an XLA error as one line for the user, in words of its own for two known errors.
+
+    For others, it quotes at most 160 characters of the first line of the message that tells something. If there is no
+    such line, it is the name of the error's class.
+    """
+    # Keras wraps what layers raise, and sets the original message in bold letters.
     text = re.sub(r".*?\x1b\[1m(.*?)\x1b\[0m.*", r"\1", str(error), flags=re.DOTALL)
     found = re.search(rf"{UNSUPPORTED} .*?: (\w+) \(", text)
     if found:
         return f"XLA has no kernel for {found[1]}"
     if _MEET in text:
-        return MEET
+        return MEET  # a phrase about replicas that exchange values
     # TensorFlow puts such lines in front of the message itself.
     skipped = ("Graph execution error", "Detected at node", "<stack traces")
     lines = []
@@ -248,7 +257,11 @@ def _list_modes(graph: Graph) -> Iterator[CompileMode]:
 
 
 def _find_hindrance(graph: Graph) -> str:
-    """Return why XLA cannot compile updates, in words; empty if no reason is known in advance."""
+    """Return why XLA cannot compile updates, in words; empty if no reason is known in advance.
+
+    The reasons are several processes, a GPU that XLA does not know, and several replicas with another step than
+    `CompiledStep`.
+    """
     if graph.replicas.span_processes:
         return "the trial has several processes"
     from trainables.devices import gpu_support
@@ -256,9 +269,8 @@ def _find_hindrance(graph: Graph) -> str:
     unknown_gpu = gpu_support.find_unknown_gpu()
     if unknown_gpu:
         return unknown_gpu
-    own = not isinstance(graph.step, CompiledStep)
-    several = graph.replicas.number > 1
-    if several and own:
+    has_own_step = not isinstance(graph.step, CompiledStep)
+    if graph.replicas.number > 1 and has_own_step:
         return "there are several replicas, and a train_step() of one's own"
     return ""
 
@@ -269,14 +281,17 @@ def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
     A kind of chunk is a bucket, or a shape of an author's own batches; other data has one kind.
     """
     data, size = walk.data, walk.batch_size
-    if data.cut_by_author:
-        yield from ((place, len(kind.order)) for place, kind in enumerate(data.list_chunk_kinds()))
+    if data.cut_by_author:  # the author's data comes in batches
+        for index, kind in enumerate(data.list_chunk_kinds()):
+            yield index, len(kind.order)
         return
-    for place, part in enumerate(data.parts if isinstance(data, BucketSplit) else [data]):
+    parts = data.parts if isinstance(data, BucketSplit) else [data]
+    for index, part in enumerate(parts):
         if part.size >= size:
-            yield place, size
-        if part.size % size:
-            yield place, part.size % size
+            yield index, size
+        last = part.size % size  # examples in the last batch, if it is a smaller one
+        if last:
+            yield index, last
 
 
 def _get_rows(tensors: Any, rows: tf.Tensor) -> Any:
@@ -293,10 +308,11 @@ def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
     """Return ``function`` compiled by XLA; states of seed generators are passed in, as XLA cannot read host memory.
 
     The result takes the arguments of ``function``. Calling it raises CannotCompile if an argument or a captured tensor
-    is a text or a variant.
+    is of texts or of TensorFlow's type ``variant``, and passes on errors of XLA.
     """
     generators = random_layers.list_generators(graph.step.networks)
 
+    # ``seeds`` has the states of the generators, in their order.
     def traced(seeds: list[Any], *given: Any) -> Any:
         states = {}
         for generator, state in zip(generators, seeds, strict=True):
@@ -308,17 +324,18 @@ def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
 
     def call(*given: Any) -> Any:
         with place_on_host():
-            given = [tf.identity(generator.state.value) for generator in generators], *given
-        arguments = compiled.get_concrete_function(*given).inputs  # including captured tensors
-        if any(argument.dtype in (tf.string, tf.variant) for argument in arguments):
+            seeds = [tf.identity(generator.state.value) for generator in generators]
+        inputs = compiled.get_concrete_function(seeds, *given).inputs  # with captured tensors
+        if any(tensor.dtype in (tf.string, tf.variant) for tensor in inputs):
             raise CannotCompile("XLA takes no texts")  # XLA would end the process
-        return compiled(*given)
+        return compiled(seeds, *given)
 
     return call
 
 
 def _compile_update(graph: Graph) -> tuple[Update, OneBatch]:
     """Return an update that XLA compiles as a whole, for one replica, and a function that compiles it for a batch."""
+    # ``rest`` is the learning rate, the seed and the number of the update.
     function = _jit(graph, lambda batch, *rest: graph.update(batch, _list_all_rows(batch), *rest))
 
     def update(
@@ -337,7 +354,8 @@ def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
 
     Also return a function that compiles it for a batch.
     """
-    of_trace: list[Any] = []  # draws and a flag of the present trace, which are no tensors
+    # Of the present trace, what is no tensor: the draws, and whether examples are mixed.
+    of_trace: list[Any] = []
 
     def take(tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
         (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
@@ -347,6 +365,7 @@ def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
         of_trace[:] = [taken.draws, taken.mixes]
         return taken.tensors
 
+    # ``given`` are the prepared tensors; ``rest`` is the learning rate, the seed and the number of the update.
     function = _jit(
         graph,
         lambda given, *rest: graph.update(
@@ -369,10 +388,11 @@ def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
 
     It is for several replicas, and for a step with a single turn.
     """
-    once = _jit(
+    # ``rest`` is the seed and the number of the update. The second pass is that of sharpness-aware minimization.
+    first_pass = _jit(
         graph, lambda batch, *rest: graph.forward(batch, _list_all_rows(batch), *rest, again=False)
     )
-    twice = _jit(
+    second_pass = _jit(
         graph, lambda batch, *rest: graph.forward(batch, _list_all_rows(batch), *rest, again=True)
     )
 
@@ -385,9 +405,11 @@ def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
         place: int = 0,
         again: bool = False,
     ) -> Any:
-        return (twice if again else once)(_get_rows(tensors, rows), seed, number)
+        # ``place``, the number of the turn, is always 0 here.
+        compiled = second_pass if again else first_pass
+        return compiled(_get_rows(tensors, rows), seed, number)
 
-    def one(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
+    def compile_for_batch(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
         def on_each(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
             for again in (False, True) if graph.recipe.sharpness else (False,):
                 # the seed stands in for the number of the update
@@ -395,7 +417,7 @@ def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
 
         graph.replicas.run(on_each, tensors, rows, seed)
 
-    return functools.partial(graph.update, forward=forward), one
+    return functools.partial(graph.update, forward=forward), compile_for_batch
 
 
 def _placing_on_device(graph: Graph) -> Any:
