@@ -42,7 +42,7 @@ RANDOM = (
 
 
 def list_operations(graph: Any) -> Iterator[tuple[str, str]]:
-    """Yield the type and the name of each operation of a graph and of the functions that it calls."""
+    """Yield the type and the name of each operation of a graph and of all functions in the graph's library."""
     definition = graph.as_graph_def()
     for nodes in (
         definition.node,
@@ -111,7 +111,8 @@ def place_on_host() -> Iterator[None]:
 def begins_with_batch(shape: tf.Tensor) -> bool:
     """Return whether a shape begins with the batch dimension: its size is unknown while the graph is traced.
 
-    Draws without a batch dimension are the same for all parts of a batch.
+    False for the shape of a scalar, and for one whose number of axes is unknown. Draws without a batch dimension are
+    the same for all parts of a batch.
     """
     static = tensorflow_private.constant_value_as_shape(shape)
     return bool(static.rank) and static[0] is None
@@ -132,18 +133,12 @@ def draw_rows_of_batch(
     that cannot begin at a later row. Then the whole batch is drawn and cut, as for rows at ``places``.
     """
     shape = tf.convert_to_tensor(arguments["shape"])
-    static = tensorflow_private.constant_value_as_shape(shape)
+    static_shape = tensorflow_private.constant_value_as_shape(shape)
     rows_per_example = shape[0] // tf.maximum(rows.count, 1)  # a part may be empty
     with drawing_rows(None):  # the shapes below are final: `draw` must not cut them again
         if rows.places is not None or group is None:
-            whole_shape = tf.concat([[rows.size * rows_per_example], shape[1:]], 0)
-            whole = draw(**{**arguments, "shape": whole_shape})
-            if rows.places is None:
-                start = rows.start * rows_per_example
-                stop = (rows.start + rows.count) * rows_per_example
-                return tf.ensure_shape(whole[start:stop], static)
-            by_example = tf.reshape(whole, tf.concat([[rows.size, rows_per_example], shape[1:]], 0))
-            return tf.ensure_shape(tf.reshape(tf.gather(by_example, rows.places), shape), static)
+            cut = _draw_and_cut_batch(rows, draw, arguments, shape, rows_per_example)
+            return tf.ensure_shape(cut, static_shape)
         with place_on_host():
             numbers_per_row = tf.cast(tf.reduce_prod(shape[1:]), tf.int64)
             numbers_before = tf.cast(rows.start * rows_per_example, tf.int64) * numbers_per_row
@@ -152,13 +147,32 @@ def draw_rows_of_batch(
             counter = _advance_counter(arguments["counter"], numbers_before // group)
             count = tf.reshape(surplus + tf.reduce_prod(shape), [1])
         drawn = draw(**{**arguments, "shape": count, "counter": counter})
-    return tf.ensure_shape(tf.reshape(drawn[surplus:], shape), static)
+    return tf.ensure_shape(tf.reshape(drawn[surplus:], shape), static_shape)
+
+
+def _draw_and_cut_batch(
+    rows: DrawnRows,
+    draw: Callable[..., tf.Tensor],
+    arguments: Mapping[str, Any],
+    shape: tf.Tensor,
+    rows_per_example: tf.Tensor,
+) -> tf.Tensor:
+    """Call ``draw`` for the whole batch and return the rows of the examples ``rows``, of the shape ``shape``."""
+    whole_shape = tf.concat([[rows.size * rows_per_example], shape[1:]], 0)
+    whole = draw(**{**arguments, "shape": whole_shape})
+    if rows.places is None:
+        start = rows.start * rows_per_example
+        stop = (rows.start + rows.count) * rows_per_example
+        return whole[start:stop]
+    by_example = tf.reshape(whole, tf.concat([[rows.size, rows_per_example], shape[1:]], 0))
+    return tf.reshape(tf.gather(by_example, rows.places), shape)
 
 
 def _advance_counter(counter: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
-    """Return a 128-bit counter, two words with the lower one first, advanced by ``steps``."""
+    """Return a 128-bit counter, two words of type uint64 with the lower one first, advanced by ``steps``."""
     low = counter[0] + tf.cast(steps, tf.uint64)
-    return tf.stack([low, counter[1] + tf.cast(low < counter[0], tf.uint64)])
+    carry = tf.cast(low < counter[0], tf.uint64)  # 1 if the lower word has overflowed
+    return tf.stack([low, counter[1] + carry])
 
 
 PHILOX = 1
@@ -214,7 +228,7 @@ def _replace_draw(
 
     Inside XLA, ``inside`` is called with the original kernel and its arguments. ``rows`` says how a part of a batch is
     drawn: ``counted`` draws its rows alone, ``cut`` draws the whole batch and cuts it, and an empty text draws what is
-    asked for.
+    asked for. A part is drawn so only if the shape begins with the batch; other draws are as asked for.
     """
     original = getattr(module, name)
     # set by `functools.wraps` below: it has been replaced already
@@ -236,12 +250,8 @@ def _replace_draw(
         arguments = dict(signature.bind(*args, **kwargs).arguments)
         if part is None or not begins_with_batch(tf.convert_to_tensor(arguments["shape"])):
             return draw(**arguments)
-        return draw_rows_of_batch(
-            part,
-            draw,
-            arguments,
-            group=_count_numbers_per_step(arguments) if rows == "counted" else None,
-        )
+        group = _count_numbers_per_step(arguments) if rows == "counted" else None
+        return draw_rows_of_batch(part, draw, arguments, group=group)
 
     setattr(module, name, function)
 
@@ -249,7 +259,8 @@ def _replace_draw(
 def _count_numbers_per_step(arguments: Mapping[str, Any]) -> int:
     """Return how many numbers TensorFlow's kernel makes from one step of its counter.
 
-    It makes 4 numbers of up to 4 bytes, or 2 of 8 bytes.
+    It makes 4 numbers of up to 4 bytes, or 2 of 8 bytes. ``arguments`` are those of the kernel; the type of the numbers
+    is that of ``minval`` or, without it, ``dtype``, by default float32.
     """
     if "minval" in arguments:
         kind = tf.convert_to_tensor(arguments["minval"]).dtype
@@ -293,8 +304,8 @@ def _draw_words(arguments: dict[str, Any], count: tf.Tensor) -> tf.Tensor:
 def _draw_uniform(original: Callable[..., Any], arguments: dict[str, Any]) -> tf.Tensor:
     """Draw uniform numbers in [0, 1) from the low bits of each word, as TensorFlow's kernel does.
 
-    The bits become the mantissa of a number in [1, 2), from which 1 is subtracted. Raises CannotCompile for a type that
-    has no such conversion here.
+    The bits become the mantissa of a number in [1, 2), from which 1 is subtracted. ``arguments`` are those of the
+    kernel ``original``, which is not called. Raises CannotCompile for another type than those in `_MANTISSA`.
     """
     dtype = tf.as_dtype(arguments.get("dtype", tf.float32))
     shape = tf.convert_to_tensor(arguments["shape"])
@@ -323,7 +334,8 @@ _MANTISSA = {
 def _draw_normal(original: Callable[..., Any], arguments: dict[str, Any]) -> tf.Tensor:
     """Draw normal numbers as TensorFlow's kernel does: by the Box-Muller transform, two from each pair of random words.
 
-    Raises CannotCompile for an unsupported type.
+    ``arguments`` are those of the kernel ``original``, which is not called. Raises CannotCompile for another type than
+    those in `_MANTISSA`.
     """
     dtype = tf.as_dtype(arguments.get("dtype", tf.float32))
     if dtype not in _MANTISSA:
@@ -386,11 +398,17 @@ class Draws:
     def uniform(
         self, shape: tuple[int, ...] = (), low: float = 0.0, high: float = 1.0
     ) -> tf.Tensor:
-        """Return new uniform float32 numbers in [low, high), of shape ``(examples of the slice, *shape)``."""
+        """Return new uniform float32 numbers in [low, high), of shape ``(examples of the slice, *shape)``.
+
+        Each call while the graph is traced counts, so the next call returns other numbers.
+        """
         return self.rows("uniform", shape) * (high - low) + low
 
     def normal(self, shape: tuple[int, ...] = (), stddev: float = 1.0) -> tf.Tensor:
-        """Return new normal float32 numbers with mean 0, of shape ``(examples of the slice, *shape)``."""
+        """Return new normal float32 numbers with mean 0, of shape ``(examples of the slice, *shape)``.
+
+        Each call while the graph is traced counts, so the next call returns other numbers.
+        """
         return self.rows("normal", shape) * stddev
 
     def rows(
@@ -400,9 +418,10 @@ class Draws:
         dtype: tf.DType = tf.float32,
         times: int | tf.Tensor = 1,
     ) -> tf.Tensor:
-        """Return uniform numbers in [0, 1) or standard normal ones, of shape ``(examples * times, *shape)``.
+        """Return new uniform numbers in [0, 1) or standard normal ones, of shape ``(examples * times, *shape)``.
 
-        Each example of the slice has ``times`` rows, one after the other. Sizes in ``shape`` may be tensors.
+        Each example of the slice has ``times`` rows, one after the other. Sizes in ``shape`` may be tensors. This is
+        one call in the count of calls.
         """
         self.calls += 1
         if self.places is None:
@@ -419,21 +438,23 @@ class Draws:
     def _draw_batch_rows(
         self, kind: Kind, first: tf.Tensor, count: tf.Tensor, shape: Sequence[Any], dtype: tf.DType
     ) -> tf.Tensor:
-        """Draw ``count`` rows of the whole batch from row ``first`` on.
+        """Draw ``count`` rows of the whole batch from row ``first`` on, each of the shape ``shape``.
 
-        Each row begins with a counter of its own (16 bytes), so rows can be drawn independently.
+        Each row begins at a new step of the counter (16 bytes), so rows can be drawn independently. The numbers follow
+        from the seed, the update and the present count of calls.
         """
         elements = 1  # numbers of a row; a tensor if a size is one
-        numbers_per_step = 4 if dtype.size <= 4 else 2
         for size in shape:
             elements = elements * size
-        steps_per_row = -(-elements // numbers_per_step)
+        numbers_per_step = 4 if dtype.size <= 4 else 2
+        steps_per_row = -(-elements // numbers_per_step)  # rounded up
         with place_on_host():
             # two numbers of 32 bits as one of 64
             key = tf.bitcast(tf.stack([[self.update, self._seed]]), tf.uint64)
             skipped = tf.cast(
                 tf.cast(first, tf.int64) * tf.cast(steps_per_row, tf.int64), tf.uint64
             )
+            # the lower word counts steps, the upper one calls
             counter = tf.stack([skipped, tf.constant(self.calls, tf.uint64)])
         draw = getattr(
             tensorflow_private.gen_stateless_random_ops_v2, f"stateless_random_{kind}_v2"
@@ -456,7 +477,7 @@ class Draws:
         """
         alpha = tf.convert_to_tensor(alpha, tf.float32)
 
-        def of_gamma() -> tf.Tensor:
+        def log_gamma() -> tf.Tensor:  # the logarithm of a new draw from Gamma(alpha)
             gamma = tf.random.stateless_gamma([self._size], self.key(), alpha + 1.0)
             uniform = tf.random.stateless_uniform([self._size], self.key())
             # `uniform` may be 0, but never is 1
@@ -465,12 +486,12 @@ class Draws:
         # draws for the whole batch, of which `_select_rows` takes the slice
         with drawing_rows(None):
             # a / (a + b), from log(a) - log(b)
-            return self._select_rows(tf.sigmoid(of_gamma() - of_gamma()))
+            return self._select_rows(tf.sigmoid(log_gamma() - log_gamma()))
 
     def partners(self) -> tf.Tensor:
         """Return for each example of the slice the row of its mixing partner in the whole batch, as int64.
 
-        Over all slices, the partners are a permutation of the batch.
+        Over all slices, the partners are a random permutation of the batch; an example may be its own partner.
         """
         with drawing_rows(None):
             uniform = tf.random.stateless_uniform([self._size], self.key(), alg="philox")
@@ -479,7 +500,7 @@ class Draws:
         return self._select_rows(tf.cast(tf.argsort(uniform, stable=True), tf.int64))
 
     def key(self) -> tf.Tensor:
-        """Return the seed of the next draw, two integers, for `tf.random.stateless_*`; each call returns another.
+        """Return the seed of the next draw, two int32 numbers, for `tf.random.stateless_*`; each call returns another.
 
         Seeds depend on the trial's seed, the update and the number of calls so far, so all slices get the same ones.
         """
@@ -494,13 +515,19 @@ class Draws:
         self.seeds = dict(other.seeds)
 
     def from_call(self, calls: int) -> Draws:
-        """Return new draws for the same examples, with calls counted from ``calls`` on."""
+        """Return new draws for the same examples, with calls counted from ``calls`` on.
+
+        They have no record of draws from generators; this object is not changed.
+        """
         return Draws(
             self._seed, self.update, self._size, self._start, self._stop, calls, self.places
         )
 
     def at(self, places: tf.Tensor) -> Draws:
-        """Return new draws for the rows at ``places`` of the whole batch, which continue the present count of calls."""
+        """Return new draws for the rows at ``places`` of the whole batch, which continue the present count of calls.
+
+        They have no record of draws from generators, and what they draw does not count here.
+        """
         return Draws(
             self._seed, self.update, self._size, self._start, self._stop, self.calls, places
         )
@@ -520,23 +547,24 @@ class UsedGenerators:
     """
 
     def __init__(self) -> None:
-        self._draw_batch_rows: dict[int, tuple[Any, int]] = {}
+        # by the id of a generator: the generator, and how often a batch draws from it
+        self._draws_per_batch: dict[int, tuple[Any, int]] = {}
 
     def record(self, draws: Draws) -> None:
         """Record how often a slice has drawn from each generator; all slices of a batch draw equally often.
 
         Of several records of a generator, the largest number counts.
         """
-        for key, (generator, times) in draws.seeds.items():
-            self._draw_batch_rows[key] = generator, max(times, self.get_draws_per_batch(key))
+        for key, (generator, times) in draws.seeds.items():  # the key is the generator's id
+            self._draws_per_batch[key] = generator, max(times, self.get_draws_per_batch(key))
 
     def get_draws_per_batch(self, key: int) -> int:
         """Return how many times a batch draws from the generator with the id ``key``; 0 if none was recorded."""
-        return self._draw_batch_rows.get(key, (None, 0))[1]
+        return self._draws_per_batch.get(key, (None, 0))[1]
 
     def advance(self) -> None:
         """Advance the generators' states by the draws of one batch; must be called in cross-replica context."""
-        for generator, times in self._draw_batch_rows.values():
+        for generator, times in self._draws_per_batch.values():
             with place_on_host():
                 # A state is [seed, number of draws so far].
                 generator.state.value.assign_add(tf.constant([0, times], generator.state.dtype))

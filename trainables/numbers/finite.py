@@ -8,11 +8,12 @@ import tensorflow as tf
 
 
 def all_finite(tensors: Iterable[tf.Tensor], *, by_row: bool = False) -> tf.Tensor:
-    """Return a scalar tensor that is true if all numbers of ``tensors`` are finite; integers always are.
+    """Return a scalar tensor that is true if all numbers of ``tensors`` are finite, as without any tensors.
 
-    With ``by_row``, it has one value for each row of the tensors' first axis, but is a scalar if all are integers. Each
-    tensor is only summed, because a sum is NaN or infinite if one of its terms is. So finite numbers whose sum
-    overflows float32 count as infinite. A `tf.cond` on the result makes the host wait for the device each time.
+    Only tensors of floating types are tested; integers are always finite. With ``by_row``, the result has one value for
+    each row of the tensors' first axis, but is a scalar true if there are no floating tensors. Each tensor is only
+    summed (16-bit types in float32), because a sum is NaN or infinite if one of its terms is. So finite numbers whose
+    sum overflows count as infinite. A `tf.cond` on the result makes the host wait for the device each time.
     """
     sums: dict[tf.DType, list[tf.Tensor]] = {}
     for tensor in tensors:
@@ -21,7 +22,8 @@ def all_finite(tensors: Iterable[tf.Tensor], *, by_row: bool = False) -> tf.Tens
                 wide = tf.cast(tensor, tf.float32)
             else:
                 wide = tensor
-            total = tf.reduce_sum(wide, [*range(1, wide.shape.rank)] if by_row else None)
+            axes = [*range(1, wide.shape.rank)] if by_row else None  # None: all axes
+            total = tf.reduce_sum(wide, axes)
             sums.setdefault(wide.dtype, []).append(total)
     finite = []
     # only sums of one type can be stacked, and then tested in one operation

@@ -115,7 +115,7 @@ class LiveNumber:
         return self._apply_operator(other, lambda mine, theirs: theirs % mine)
 
     def get_config(self) -> dict[str, Any]:
-        """Raise TypeError, because Keras calls this to save a model, which needs plain numbers."""
+        """Raise TypeError in every case, because Keras calls this to save a model, which needs plain numbers."""
         raise TypeError(
             "the model contains a live number of sweep, expected a plain one to save; let a "
             "keras.callbacks.ModelCheckpoint save it, which gets plain ones, or take sweep.load(NAME).model()"
@@ -167,7 +167,8 @@ class _LiveEntry:
 def settling(owners: Iterable[object]) -> Iterator[None]:
     """Replace the live numbers that are themselves attributes of ``owners`` by their present values inside the block.
 
-    Keras can then save a model that consists of these layers, optimizers and losses.
+    Keras can then save a model that consists of these layers, optimizers and losses. The live numbers are put back
+    after the block, also if it raises. Objects without a ``__dict__`` are ignored.
     """
     found = []
     for owner in owners:
@@ -205,8 +206,8 @@ class Live:
         standard hyperparameter of this name. The default is not checked against them. The read is not recorded, so
         trials with other values can use the same program.
 
-        Raises KeyError if the parameter is absent and has no default, TypeError if its value is not a number, and
-        ValueError if its value has no meaning or is out of bounds.
+        The first call raises KeyError if the parameter is absent and has no default, TypeError if its value is not a
+        number, and ValueError if its value has no meaning or is out of bounds.
         """
         if name not in self._entries:
             within = table.choose_bounds(name, bounds, standard=standard)
@@ -218,12 +219,15 @@ class Live:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the parameters that are read as live numbers."""
+        """The names of the parameters that were read as live numbers, in the order of the first reads."""
         return tuple(self._entries)
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
-        """The variables of all numbers; checkpoints do not need them, because each trial sets them."""
+        """The variables of all numbers, in the order of `names`.
+
+        Checkpoints do not need them, because each trial sets them.
+        """
         return tuple(entry.number.variable for entry in self._entries.values())
 
     def find_unused(
@@ -254,10 +258,10 @@ class Live:
 
     @contextmanager
     def all_turned_on(self) -> Iterator[None]:
-        """Set all live numbers to other values that are not 0 inside the block.
+        """Set all live numbers to other values that are not 0 inside the block, and back after it.
 
         0 becomes 0.5; other values are multiplied by 0.75. So a test in the block also covers what a value of 0 would
-        turn off.
+        turn off. Numbers that are created in the block keep their values.
         """
         before = []
         for variable in self.variables:
@@ -293,7 +297,10 @@ class PlainNumbers(Live):
         bounds: tuple[float, float] | None = None,
         standard: bool = False,
     ) -> float:
-        """Return the trial's value of a parameter as a float; raises what `Live.number` raises."""
+        """Return the trial's value of a parameter, or the default, as a float; raises what `Live.number` raises.
+
+        Each call reads the value; nothing is kept, so `names` and `variables` stay empty.
+        """
         return _read_number(
             self._hp, name, default, meaning, table.choose_bounds(name, bounds, standard=standard)
         )

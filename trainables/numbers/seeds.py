@@ -12,11 +12,11 @@ from sweep.state.draws import seeding_numpy_entropy
 from trainables import keras_private, tensorflow_private
 
 # seeds that TensorFlow has drawn with in this process; its kernels keep their generators
-_kernels: set[int] = set()
+_drawn_seeds: set[int] = set()
 
 
 def truncate_seed(seed: int) -> int:
-    """Return the lowest 31 bits of a seed, which fit into TensorFlow's integers."""
+    """Return the lowest 31 bits of a seed, a number that is not negative and fits into TensorFlow's int32."""
     return seed & 0x7FFFFFFF
 
 
@@ -55,6 +55,7 @@ def seeding_all_generators(seed: int) -> Iterator[None]:
 @contextmanager
 def _seeding_keras() -> Iterator[None]:
     """Make Keras create its global generator again inside the block, seeded from `random`; restore it afterwards."""
+    # Keras keeps the generator and what belongs to it under several names.
     before = []
     for name in keras_private.GLOBAL_SEEDS:
         before.append(keras_private.get_global_attribute(name))
@@ -75,9 +76,10 @@ def _seeding_tensorflow(seed: int) -> Iterator[None]:
     because they would continue their sequences.
     """
     number = random.Random(f"tensorflow {seed}").getrandbits(31)  # differs from seeds of other code
-    with tensorflow_private.seed_tensorflow(number, empty_cache=number in _kernels) as was_used:
+    has_drawn_before = number in _drawn_seeds
+    with tensorflow_private.seed_tensorflow(number, empty_cache=has_drawn_before) as was_used:
         try:
             yield
         finally:
             if was_used():  # otherwise no kernel can have drawn with it
-                _kernels.add(number)
+                _drawn_seeds.add(number)

@@ -68,12 +68,15 @@ def flip(images: tf.Tensor, draws: Draws, share: Any = 0.5) -> tf.Tensor:
 def crop(images: tf.Tensor, draws: Draws, padding: Any) -> tf.Tensor:
     """Return the images, each shifted by up to ``padding`` whole pixels in each direction at random.
 
-    Zeros fill the border. This is the same as padding and a random crop.
+    ``padding`` is a whole number of pixels, possibly a live number. Zeros fill the border. This is the same as padding
+    and a random crop.
     """
     shift = crop_shifts(draws, padding)
-    one = tf.ones_like(shift[:, 0])
-    zero = tf.zeros_like(shift[:, 0])
-    transforms = tf.stack([one, zero, shift[:, 0], zero, one, shift[:, 1], zero, zero], axis=1)
+    right, down = shift[:, 0], shift[:, 1]
+    one = tf.ones_like(right)
+    zero = tf.zeros_like(right)
+    # x' = x + right, y' = y + down; the last two terms would add perspective
+    transforms = tf.stack([one, zero, right, zero, one, down, zero, zero], axis=1)
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
         transforms=transforms,
@@ -85,7 +88,10 @@ def crop(images: tf.Tensor, draws: Draws, padding: Any) -> tf.Tensor:
 
 
 def crop_shifts(draws: Draws, padding: Any) -> tf.Tensor:
-    """Return the whole pixels (right, down) by which `crop` shifts the position that it reads, per image."""
+    """Return the whole pixels (right, down) by which `crop` shifts the position that it reads, per image.
+
+    They are floats of shape (examples, 2), from -``padding`` to ``padding``, which must be a whole number.
+    """
     padding = tf.convert_to_tensor(padding, tf.float32)
     # All whole numbers from -padding to padding are equally likely.
     return tf.floor(draws.uniform((2,)) * (2 * padding + 1)) - padding
@@ -112,8 +118,8 @@ def brightness(
 def contrast(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
     """Return the images, with each one's distance from its mean scaled by a random factor.
 
-    The factor is between 1 - ``strength`` and 1 + ``strength``; the mean is that of all values of an image. Only
-    integer images are clipped.
+    There is one factor for each image, between 1 - ``strength`` and 1 + ``strength``; the mean is that of all values of
+    an image. Only integer images are clipped.
     """
     pixels = tf.cast(images, tf.float32)
     mean = tf.reduce_mean(pixels, axis=(1, 2, 3), keepdims=True)
@@ -123,8 +129,8 @@ def contrast(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
 def saturation(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
     """Return the images, with each one's distance from its grey version scaled by a random factor.
 
-    The factor is between 1 - ``strength`` and 1 + ``strength``. The images must have three channels: red, green, blue.
-    Only integer images are clipped.
+    There is one factor for each image, between 1 - ``strength`` and 1 + ``strength``. The images must have three
+    channels: red, green, blue. Only integer images are clipped.
     """
     pixels = tf.cast(images, tf.float32)
     grey = tf.reduce_sum(pixels * tf.constant(LUMINANCE), axis=3, keepdims=True)
@@ -157,7 +163,7 @@ def cutout(images: tf.Tensor, draws: Draws, strength: Any, fill: float = 0.0) ->
 def square(images: tf.Tensor, draws: Draws, strength: Any) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the upper left and the lower right corner (row, column) of the square that `cutout` fills, per image.
 
-    Both have the shape (examples, 2), and may lie outside of the image.
+    Both have the shape (examples, 2), in pixels as floats, and may lie outside of the image.
     """
     height, width = _sides(images)
     half = tf.minimum(height, width) * tf.convert_to_tensor(strength, tf.float32) / 2
@@ -172,7 +178,7 @@ def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.
     the image's. Zhong et al., Random Erasing Data Augmentation, algorithm 1.
     """
     height, width = _sides(images)
-    # whether to erase, the area, the aspect ratio, and the place (row, column)
+    # One number each for: whether to erase, the area, the aspect ratio, and the place (row, column).
     u = draws.uniform((5,))
     area = (0.02 + 0.31 * u[:, 1]) * height * width
     # The logarithm is uniform, so that a ratio and its inverse are equally likely; 1 / 3.3 is 0.3.
@@ -181,9 +187,8 @@ def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.
     sides = tf.minimum(drawn, tf.stack([height, width]))
     corner = u[:, 3:] * (tf.stack([height, width]) - sides)
     erased = _filled(images, corner, corner + sides, fill)
-    return tf.where(
-        _broadcast_to_pixels(u[:, 0] < tf.convert_to_tensor(share, tf.float32)), erased, images
-    )
+    is_erased = u[:, 0] < tf.convert_to_tensor(share, tf.float32)
+    return tf.where(_broadcast_to_pixels(is_erased), erased, images)
 
 
 def _filled(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor, fill: float) -> tf.Tensor:

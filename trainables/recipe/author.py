@@ -63,7 +63,7 @@ class Author:
 
     @property
     def example(self) -> tuple[Any, ...]:
-        """Return the first training example, as a batch of one.
+        """The first training example, as a batch of one: (x,), (x, y) or (x, y, sample_weight).
 
         A program that has read it while it was built is used only for the same example.
         """
@@ -74,7 +74,7 @@ class Author:
 
         Called once per node and values of the parameters that it reads. The validation data may be None. A third part
         is test data, which is evaluated once, for the finalists of `sweep confirm`, and never used to choose between
-        trials.
+        trials. Every trainable must override this method.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no data(self, hp)")
 
@@ -82,7 +82,7 @@ class Author:
         """Return a new model; called inside the strategy's scope, under the trial's precision and seed.
 
         Called again for the initial weights if its program is used with another seed. If the model is compiled here,
-        its own optimizer, loss and metrics are used.
+        its own optimizer, loss and metrics are used. Every trainable must override this method.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no model(self, hp)")
 
@@ -120,7 +120,10 @@ class Author:
         return None
 
     def loss_weights(self, hp: Hyperparameters) -> Mapping[str, Any]:
-        """Return weights of the outputs' losses by output name; by default the parameters ``loss_weights.<output>``."""
+        """Return weights of the outputs' losses by output name; by default the parameters ``loss_weights.<output>``.
+
+        By default, they are live numbers, and there are none if the trial has no such parameters.
+        """
         weights = {}
         for name in hp.below("loss_weights"):
             weights[name] = self.live.number(f"loss_weights.{name}", standard=True)
@@ -130,8 +133,9 @@ class Author:
         """Return weights of the training examples by label, or None; by default as ``class_weights`` says.
 
         ``labels`` are the targets of all training examples, with one-hot targets as whole numbers; None if they are
-        not known, as for a stream. A label that is left out has the weight 1. By default, all classes get the same sum
-        of weights if ``class_weights`` is balanced, and the result is None otherwise.
+        not known, as for a stream. A label that is left out has the weight 1, and all have if the result is None. By
+        default, all classes get the same sum of weights if ``class_weights`` is balanced, and the result is None
+        otherwise.
         """
         return trial_parts.compute_class_weights(hp, labels)
 
@@ -166,7 +170,7 @@ class Author:
         return schedules.build(hp)
 
     def dropout(self, hp: Hyperparameters) -> Any:
-        """Return the rate ``dropout`` for `keras.layers.Dropout`, as a live number; 0 if the trial has none."""
+        """Return the rate ``dropout`` for `keras.layers.Dropout`, as a live number; the float 0.0 if it is not set."""
         if "dropout" not in hp:
             return 0.0
         return hp.live("dropout", standard=True)
@@ -194,7 +198,8 @@ class Author:
         """Return the losses of a slice of a batch by name, as one number per example or their mean, inside the graph.
 
         The loop takes gradients over the whole batch and applies them as `updates` says. Values that no update
-        minimises are only reported. Create other networks in `model`, and keep them on this object.
+        minimises are only reported. Create other networks in `model`, and keep them on this object. Without an
+        override, the loop trains with `loss`, and this method is not called.
         """
         raise NotImplementedError  # never called: without an override, the loop uses loss()
 
