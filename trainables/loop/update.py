@@ -169,9 +169,7 @@ class Graph:
                 losses[update.loss] = means[update.loss]
             total = tf.add_n(list(losses.values()))
             # Before clipping, which could make an infinite gradient finite.
-            turn_is_finite = all_finite(
-                [total, *self.replicas.first(tf.nest.flatten(gradients))]
-            )
+            turn_is_finite = all_finite([total, *self.replicas.first(tf.nest.flatten(gradients))])
             gradients = self._clip(gradients)
             self._apply(turn, gradients)
             if self.loss_scale and before:  # `before` is always there with a loss scale

@@ -64,7 +64,8 @@ class Loaded:
     def serves(self, hp: Hyperparameters, placement: Placement, cut: str, seed: int) -> bool:
         """Return whether loading the data for another trial would give the same data.
 
-        Placement, cut (see `trial_parts.choose_cut`), seed and the hyperparameters that were read must be the same.
+        The arguments are those of the other trial. Placement, cut (see `trial_parts.choose_cut`), seed and the
+        hyperparameters that were read must be the same.
         """
         return (self.placement, self.cut, self.seed) == (placement, cut, seed) and hp.matches_reads(
             self.reads
@@ -80,11 +81,11 @@ class AuthorData:
     def __init__(self, own: frozenset[str]) -> None:
         self._own = own
         self._loaded: Loaded | None = None
-        # the weighted data of the present fold
-        self._weighted: tuple[int, Fold, ArraySplit] | None = None
+        # of the last fold: the id of `_loaded`, the fold, and all data with the class weights of that fold
+        self._weighted_fold: tuple[int, Fold, ArraySplit] | None = None
         self._surroundings = AuthorSurroundings(own)
         # the author's attributes before the first run of `data`
-        self._first: Mapping[str, object] | None = None
+        self._attributes_at_first: Mapping[str, object] | None = None
         self.seen: Digests = {}  # digests of what `data` has left on the author or in modules, where methods can see it
         # `seen`, and digests of an example and of targets: part of the keys of programs
         self.key: tuple[Digests, object, object] = (
@@ -124,7 +125,7 @@ class AuthorData:
 
     @property
     def left_attributes(self) -> frozenset[str]:
-        """The names of the attributes that any run of `data` has set on the author's object."""
+        """The names of the attributes that any run of `data` so far has set on the author's object."""
         return self._surroundings.attributes
 
     def load_splits(
@@ -135,17 +136,15 @@ class AuthorData:
         The previous trial's data is used again, unless devices, seed, cut or hyperparameters that were read to load it
         differ in this trial. Settings that `data` has changed are then set again, as is the working folder, if it still
         exists. For new data or a new fold, sets the author's ``first_example``, ``some_targets``, ``target_traits`` and
-        ``validates``, and `key`.
+        ``validates``, and `key`. The training examples have class weights; those of a fold are computed from its own
+        training examples.
         Raises: DataError: if the data cannot be used. Refused: if all data trains and the schedule needs validation.
         NotBegun: if the trial is stopped while the examples of a stream are counted.
         """
         cut = trial_parts.choose_cut(assignment)
         held = self._loaded
-        if cut == trial_parts.FOLDS:
-            fold = assignment.fold
-        else:
-            fold = None
-        if cut == trial_parts.WHOLE:
+        fold = assignment.fold if cut == trial_parts.FOLDS else None
+        if cut == trial_parts.WHOLE:  # all data trains
             refusals.check_plateau_validates(hp)
         if held is not None and held.serves(hp, placement, cut, assignment.data_seed):
             settings.apply_settings(held.settings)
@@ -154,11 +153,9 @@ class AuthorData:
         else:
             del held  # two data sets may not fit into memory
             held = self._loaded = self._load(author, hp, placement, assignment)
-            self._publish(
-                author,
-                held.train,
-                validates=held.validation is not None or cut == trial_parts.FOLDS,
-            )
+            validates = held.validation is not None or cut == trial_parts.FOLDS
+            self._publish(author, held.train, validates=validates)
+        # count the examples of streams
         for data, extent in zip(
             (held.train, held.validation), _extents(hp, placement, assignment), strict=True
         ):
@@ -166,15 +163,18 @@ class AuthorData:
                 data.count(extent)
         if fold is None:
             return held.train, held.validation
-        whole = _require_arrays(held.train)
-        fold_rows = trial_parts.fold_rows(
+        whole = _require_arrays(held.train)  # with folds, the training data is all data
+        training_rows, validation_rows = trial_parts.fold_rows(
             whole.targets, whole.size, fold.number, fold.of, fold.seed
         )
-        if self._weighted is None or self._weighted[:2] != (id(held), fold):
-            self._weighted = id(held), fold, self._weighted_for(author, hp, whole, fold_rows[0])
-            self._publish(author, self._weighted[2], validates=True)
+        if self._weighted_fold is None or self._weighted_fold[:2] != (id(held), fold):
+            weighted = self._weighted_for(author, hp, whole, training_rows)
+            self._weighted_fold = id(held), fold, weighted
+            self._publish(author, weighted, validates=True)
+        else:
+            weighted = self._weighted_fold[2]
         # Only the training examples are weighted by class.
-        return self._weighted[2].part(fold_rows[0]), whole.part(fold_rows[1])
+        return weighted.part(training_rows), whole.part(validation_rows)
 
     def _publish(self, author: Author, train: Examples, *, validates: bool) -> None:
         """Set the first example, some targets and their traits on the author's object for its methods; update `key`.
@@ -193,7 +193,8 @@ class AuthorData:
     ) -> ArraySplit:
         """Return all data with class weights that are computed from a fold's training rows ``rows`` alone.
 
-        It is ``whole`` itself if there are no class weights.
+        It is ``whole`` itself if there are no class weights. Hyperparameters that are read are added to those of the
+        loaded data. Raises RuntimeError if no data is loaded.
         """
         if self._loaded is None:
             raise RuntimeError("nothing is loaded")
@@ -214,7 +215,8 @@ class AuthorData:
         """Run `data` again and return its third part, the test data; None if it returns no third part.
 
         If the trial caches features, the inputs are features. If there are test data, the fingerprint of the first two
-        parts is compared with that of the trial's data, unless that has none or is a stream that draws at random.
+        parts is compared with that of the trial's data, unless that has none or is a stream that draws at random. The
+        data that the trial has loaded stays.
         Raises: OtherData: if the fingerprints differ. DataError: if the test data cannot be used, or `data` does not
         return training and validation data.
         """
@@ -268,16 +270,16 @@ class AuthorData:
         """Raise OtherData if two fingerprints differ; a fingerprint that is None is not compared.
 
         ``which`` says in the message what the expected data is. A stream that draws at random (random maps, unseeded
-        shuffles) differs at each reading, so its fingerprints are not compared.
+        shuffles) differs at each reading, so its fingerprints are not compared. To find that out, streams whose
+        fingerprints differ are read once more. Nothing is compared before any data is loaded.
         """
         held = self._loaded
         if None in (actual, expected) or actual == expected or held is None:
             return
-        if (
-            held.is_streamed
-            and chunks.compute_fingerprint(held.train, held.validation) != held.fingerprint
-        ):
-            return
+        if held.is_streamed:
+            fingerprint_now = chunks.compute_fingerprint(held.train, held.validation)
+            if fingerprint_now != held.fingerprint:  # it draws at random
+                return
         raise OtherData(
             f"the data are {str(actual)[:SHOWN]} (digest of all examples), expected {str(expected)[:SHOWN]}, {which}; "
             "data() must return the same examples whenever it runs: sort what comes from sets and folders, seed "
@@ -289,28 +291,29 @@ class AuthorData:
     ) -> Loaded:
         """Load the data by the author's `data`, or map the files that another worker of the node has written.
 
-        Attributes that earlier runs of `data` have set on the author's object are reset first. Sets `seen` and `bare`.
+        All attributes of the author's object are first set back to those before the first run of `data`, and the
+        present data is let go. Sets `seen` and `bare`. The caller must store the result.
         """
-        self._loaded = self._weighted = None
+        self._loaded = self._weighted_fold = None
         cut = trial_parts.choose_cut(assignment)
         seed = assignment.data_seed
         extents = _extents(hp, placement, assignment)
-        if self._first is None:
-            self._first = attributes.get_author_attributes(author, self._own)
-        attributes.replace_all(author, self._own, self._first)
+        if self._attributes_at_first is None:
+            self._attributes_at_first = attributes.get_author_attributes(author, self._own)
+        attributes.replace_all(author, self._own, self._attributes_at_first)
 
+        # called by `load_shared`, unless another worker has loaded the same data
         def load() -> tuple[Any, Any]:
             # the test data is not needed here
             parts = run_data(author, hp, seed)._replace(test=None)
             return _with_features(author, hp, placement, parts)[:2]
 
-        settings_before, folder_before, cached_before = (
-            settings.read_settings(),
-            Path.cwd(),
-            modules.count_cached_results(author),
-        )
+        settings_before = settings.read_settings()
+        folder_before = Path.cwd()
+        cached_before = modules.count_cached_results(author)
         with recorder.apart() as read_by_data, self._surroundings.running_data(author) as left:
-
+            # Names that `data` has set on the author, in modules or in libraries. If there are any, the data is not
+            # shared with other workers, which would lack them.
             def left_anywhere() -> set[str]:
                 present = settings.read_settings(settings.OF_LIBRARIES)
                 return left() | {*settings.find_changed_settings(settings_before, present)}
@@ -396,14 +399,16 @@ def _extents(
 
     Without ``steps_per_epoch`` or ``validation_steps``, it reads all of them.
     """
-    number = int(placement.replicas.number)
+    replicas = int(placement.replicas.number)
     training = validation = Extent(stop_file=assignment.stop_file)
+    # An `Extent` has the number of examples in all epochs, and in one.
     if "steps_per_epoch" in hp:
-        count = hp.integer("steps_per_epoch", standard=True) * get_batch_size(hp, number)
+        steps = hp.integer("steps_per_epoch", standard=True)
+        count = steps * get_batch_size(hp, replicas)
         training = Extent(count * assignment.epochs, count, assignment.stop_file)
     if "validation_steps" in hp:
         steps = hp.integer("validation_steps", standard=True)
-        count = steps * get_validation_batch_size(hp, get_batch_size(hp, number))
+        count = steps * get_validation_batch_size(hp, get_batch_size(hp, replicas))
         # each evaluation begins with the first example
         validation = Extent(count, count, assignment.stop_file)
     return training, validation
@@ -450,13 +455,11 @@ def copy_fitted_layers(attributes: Mapping[str, object]) -> dict[str, object]:
     What Keras cannot save is not copied; it is refused later as a part of the model. Attributes in which nothing is
     copied are left out. Call it inside the strategy's scope, where the variables of a program are created.
     """
-    found = {}
-    for name, value in attributes.items():
-        found[name] = _with_copies(value, f"fitted_{name}")
     fitted = {}
-    for name, value in found.items():
-        if value is not attributes[name]:
-            fitted[name] = value
+    for name, value in attributes.items():
+        copied = _with_copies(value, f"fitted_{name}")
+        if copied is not value:
+            fitted[name] = copied
     return fitted
 
 
@@ -470,6 +473,7 @@ def _with_copies(value: Any, name: str) -> Any:
         return _copy_of_layer(value, name)
     if type(value) not in (dict, list, tuple):
         return value
+    # by key or index
     parts = dict(value.items() if isinstance(value, dict) else enumerate(value))
     copies = {}
     for key, part in parts.items():
@@ -485,9 +489,10 @@ def _with_copies(value: Any, name: str) -> Any:
 def _copy_of_layer(value: Any, name: str) -> Any:
     """Return a copy of a layer under another ``name``, made by saving and loading.
 
-    The copy keeps what `adapt` has computed. Returns the layer itself if it cannot be saved or loaded.
+    The copy keeps what `adapt` has computed. Returns the layer itself if it cannot be saved or loaded. Warnings are
+    suppressed.
     """
-    own = {type(value).__name__: type(value)}
+    own_class = {type(value).__name__: type(value)}
     try:
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -498,7 +503,7 @@ def _copy_of_layer(value: Any, name: str) -> Any:
             path = Path(folder) / "fitted.keras"
             keras.saving.save_model(value, path)
             # it is the author's own code
-            return keras.saving.load_model(path, custom_objects=own, safe_mode=False)
+            return keras.saving.load_model(path, custom_objects=own_class, safe_mode=False)
     except Exception:  # a layer's own code may raise anything
         return value
 

@@ -38,7 +38,8 @@ class Update:
         """
         found: dict[int, keras.Variable] = {}
         for part in keras.tree.flatten(self.of):
-            for variable in part.trainable_variables if isinstance(part, keras.Layer) else [part]:
+            given = part.trainable_variables if isinstance(part, keras.Layer) else [part]
+            for variable in given:
                 if not isinstance(variable, keras.Variable):
                     raise TypeError(
                         f"Update({self.loss!r}) is given {type(variable).__name__}, expected a model, layers or their "
@@ -90,20 +91,27 @@ class Batch:
 
     @property
     def y(self) -> Any:
-        """The targets, or None; a whole number that mixup or cutmix has mixed is the label with the larger share."""
+        """The targets, or None; a whole number that mixup or cutmix has mixed is the label with the larger share.
+
+        That the step has read them is recorded in ``y_was_read``.
+        """
         self.y_was_read = True
         return self._y
 
     def one_hot(self, classes: int) -> Any:
         """Return the labels as shares of ``classes`` classes, on a new last axis.
 
-        An example has the share 1 of its class or, if mixup or cutmix has mixed it, shares of two classes.
+        They are floats; an example has the share 1 of its class or, if mixup or cutmix has mixed it, shares of two
+        classes.
         """
         return self._one_hot(classes)
 
     @property
     def sample_weight(self) -> Any:
-        """The weights of the examples, including class weights; None if there are no weights."""
+        """The weights of the examples, including class weights; None if there are no weights.
+
+        That the step has read them is recorded in ``weight_was_read``.
+        """
         self.weight_was_read = True
         return self._sample_weight
 
@@ -126,10 +134,10 @@ def parse_turns(updates: Any) -> tuple[Turn, ...]:
     """Return the turns of a batch in order, each a tuple of updates, from what the author's `updates` returned.
 
     ``updates`` is a list of updates and tuples of updates, or one update. An update with ``times`` above 1 has several
-    turns; updates in one tuple are one turn.
+    turns, which are the same tuple; updates in one tuple are one turn.
     Raises: Refused: if ``updates`` is anything else or empty, an update has nothing to train or wrong ``times`` or
-    ``rate``, two updates in one tuple have the same loss, or any two would share an optimizer. TypeError: if an update
-    is for something else than models, layers and variables.
+    ``rate``, two updates in one tuple have the same loss, or any two would share an optimizer, such as the trial's.
+    TypeError: if an update is for something else than models, layers and variables.
     """
     if isinstance(updates, Update):
         updates = [updates]
@@ -139,24 +147,24 @@ def parse_turns(updates: Any) -> tuple[Turn, ...]:
         )
     found: list[Turn] = []
     for item in updates:
-        if isinstance(item, tuple):
-            turn = item
-        else:
-            turn = (item,)
+        together = isinstance(item, tuple)
+        turn = item if together else (item,)
         _check_types(turn)
-        _check(turn, together=isinstance(item, tuple))
-        found += [turn] * (1 if isinstance(item, tuple) else item.times)
+        _check(turn, together=together)
+        if together:
+            found.append(turn)
+        else:
+            found += [turn] * item.times
     # A turn that is repeated uses its optimizer again, which is not sharing.
-    ours = [update for turn in _list_distinct(found) for update in turn if update.optimizer is None]
-    if len(ours) > 1:
-        names = " and ".join(repr(update.loss) for update in ours)
+    distinct = [update for turn in _list_distinct(found) for update in turn]
+    by_trial_optimizer = [update for update in distinct if update.optimizer is None]
+    if len(by_trial_optimizer) > 1:
+        names = " and ".join(repr(update.loss) for update in by_trial_optimizer)
         raise Refused(
             f"updates() gives {names} no optimizer: they would share the trial's, whose moments and rate are those of "
             "one of them; give an Update an optimizer of its own"
         )
-    for first, second in _list_pairs(
-        [update.optimizer for turn in _list_distinct(found) for update in turn]
-    ):
+    for first, second in _list_pairs([update.optimizer for update in distinct]):
         if first is second and first is not None:
             raise Refused(
                 "updates() gives two of its Updates the same optimizer, expected one each"
@@ -195,7 +203,7 @@ def follow_the_rate(turns: Sequence[Turn]) -> bool:
 def average_values(returned: Any, method: str) -> dict[str, tf.Tensor]:
     """Return the mean of each value that `train_step` or `test_step` returned for a slice, as a float32 by its name.
 
-    ``method`` is the name of the step, for the message.
+    The mean is over all numbers of a value. ``method`` is the name of the step, for the message.
     Raises: Refused: if ``returned`` is not a dictionary with at least one value.
     """
     if not isinstance(returned, Mapping) or not returned:
@@ -210,6 +218,7 @@ def average_values(returned: Any, method: str) -> dict[str, tf.Tensor]:
 
 
 def _check(turn: Turn, *, together: bool) -> None:
+    # ``together`` says whether the author has written the turn as a tuple.
     for update in turn:
         if not isinstance(update.times, int) or update.times < 1 or (together and update.times > 1):
             raise Refused(

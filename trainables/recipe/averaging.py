@@ -38,13 +38,13 @@ class Average:
         return [*self.variables, self.started]
 
     def reset(self) -> None:
-        """Set the average to the present weights; the next `update` replaces it completely."""
+        """Set the average to the present weights; the next `update` replaces it by the weights of that time."""
         self.started.assign(0.0)
         for average, weight in zip(self.variables, self.weights, strict=True):
             average.assign(weight.value)
 
     def update(self) -> None:
-        """Move the average towards the present weights; the first update after `reset` copies them.
+        """Move the average towards the present weights; the first update, also that after `reset`, copies them.
 
         The average is multiplied by the momentum, and the weights by 1 minus the momentum. Called across replicas after
         each optimizer update.
@@ -64,7 +64,8 @@ class Average:
     def swapping(self) -> Iterator[None]:
         """Exchange weights and averages inside the block, and exchange them again after it, even on errors.
 
-        Values stay the same bit for bit. What the block assigns to a weight is in its average afterwards.
+        Values stay the same bit for bit. If the block assigns a value to a weight, the average keeps it, and the weight
+        gets its own value back.
         """
         self._swap()
         try:
@@ -73,6 +74,7 @@ class Average:
             self._swap()
 
     def _swap_all(self) -> None:
+        # the graph behind `_swap`
         for average, weight in zip(self.variables, self.weights, strict=True):
             held = tf.identity(average)
             # the average is read before the weight is written over it

@@ -45,58 +45,59 @@ def clip(
     """Return the gradients clipped as Keras does; sparse gradients must have each row only once.
 
     ``bounds`` maps kinds of clipping (see `KINDS`) to their bounds, and is applied in its order; a bound that is not
-    positive has no effect. For "clipnorm", ``groups`` has the indices of the gradients that are parts of one weight's
-    gradient; by default, each weight has one gradient. The other kinds ignore ``groups``.
+    positive has no effect. For "clipnorm", each of ``groups`` has the indices of the gradients that are parts of one
+    weight's gradient; by default, each weight has one gradient. The other kinds ignore ``groups``. With
+    "global_clipnorm", all gradients become NaN if their common norm is not finite.
     """
     clipped = list(gradients)
     if groups is None:
-        groups = [[place] for place in range(len(clipped))]
+        groups = [[index] for index in range(len(clipped))]
     for kind, given in bounds.items():
         bound = tf.convert_to_tensor(given, tf.float32)
-        on = bound > 0
+        is_on = bound > 0
         if kind == "clipvalue":
-            bound = tf.where(on, bound, float("inf"))
-            change = functools.partial(_compute_scale, bound=bound)
+            bound = tf.where(is_on, bound, float("inf"))
+            change = functools.partial(_clip_values, bound=bound)
             clipped = [_map_values(g, change) for g in clipped]
         elif kind == "global_clipnorm":
-            scale = tf.where(on, _compute_global_scale(clipped, bound), 1.0)
+            scale = tf.where(is_on, _compute_global_scale(clipped, bound), 1.0)
             change = functools.partial(_multiply, scale=scale)
             clipped = [_map_values(g, change) for g in clipped]
         else:  # clipnorm
             for group in groups:
-                norm = tf.linalg.global_norm([clipped[place] for place in group])
+                norm = tf.linalg.global_norm([clipped[index] for index in group])
                 # As in Keras, t * bound / max(norm, bound); both numbers are 1 if the bound is off.
-                factor = tf.where(on, bound, 1.0)
-                divisor = tf.where(on, tf.maximum(tf.cast(norm, tf.float32), bound), 1.0)
-                for place in group:
-                    clipped[place] = _map_values(
-                        clipped[place],
-                        lambda t, n=factor, by=divisor: (
-                            t * tf.cast(n, t.dtype) / tf.cast(by, t.dtype)
-                        ),
-                    )
+                factor = tf.where(is_on, bound, 1.0)
+                divisor = tf.where(is_on, tf.maximum(tf.cast(norm, tf.float32), bound), 1.0)
+                change = functools.partial(_multiply_and_divide, factor=factor, divisor=divisor)
+                for index in group:
+                    clipped[index] = _map_values(clipped[index], change)
     return clipped
 
 
 def _compute_global_scale(gradients: Sequence[Any], bound: tf.Tensor) -> tf.Tensor:
     """Return the factor by which clipping to a global norm scales all gradients; NaN if their norm is not finite.
 
-    Use it with `multiply_no_nan`, which TensorFlow does not reorder. In (gradient * scale) * rate, TensorFlow's graph
-    optimizer may multiply the two numbers first, depending on where the rate comes from. With several processes, the
-    last digit would then differ.
+    It is 1 if the norm is at most ``bound``, which must be above 0. Use it with `multiply_no_nan`, which TensorFlow
+    does not reorder. In (gradient * scale) * rate, TensorFlow's graph optimizer may multiply the two numbers first,
+    depending on where the rate comes from. With several processes, the last digit would then differ.
     """
     norm = tf.linalg.global_norm(gradients)
     # NaN if the norm is not finite
     return bound * tf.minimum(1.0 / norm, 1.0 / bound) + (norm - norm)
 
 
-def _compute_scale(gradient: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+def _clip_values(gradient: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
     bound = tf.cast(bound, gradient.dtype)
     return tf.clip_by_value(gradient, -bound, bound)
 
 
 def _multiply(gradient: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
     return tf.math.multiply_no_nan(gradient, tf.cast(scale, gradient.dtype))
+
+
+def _multiply_and_divide(gradient: tf.Tensor, factor: tf.Tensor, divisor: tf.Tensor) -> tf.Tensor:
+    return gradient * tf.cast(factor, gradient.dtype) / tf.cast(divisor, gradient.dtype)
 
 
 def _map_values(gradient: Any, change: Any) -> Any:

@@ -29,17 +29,19 @@ def are_cached(author: Author, hp: Hyperparameters) -> bool:
     """Return whether the features of all examples are computed once and are the inputs of the trained model.
 
     False if the author does not override `features`. Otherwise ``cache_features`` decides; by default, features are
-    cached unless `augment` is overridden or the trial has mixup, cutmix or random_erasing.
+    cached unless `augment` is overridden or the trial has mixup, cutmix or random_erasing. `features` may still return
+    None. Raises TypeError if ``cache_features`` is not a bool.
     """
     if type(author).features is Author.features:
         return False
-    changed = has_mixing(hp) or type(author).augment is not Author.augment
-    return hp.flag("cache_features", default=not changed)
+    inputs_change = has_mixing(hp) or type(author).augment is not Author.augment
+    return hp.flag("cache_features", default=not inputs_change)
 
 
 def make_front_model(author: Author, hp: Hyperparameters) -> keras.Model | None:
     """Return the author's model from `features`, frozen, with the same weights in every trial; None if it returns None.
 
+    `features` runs with Python's and NumPy's generators seeded by 0, whatever the trial's seed is.
     Raises: TypeError: if `features` returns anything else. Refused: if the model has layers that augment.
     """
     with seeding_python_and_numpy(0), weights.caching_weights():
@@ -65,8 +67,8 @@ def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
 
     ``data`` is a tuple that begins with the inputs; its other entries are kept. ``device`` is the name of the device
     that computes. Returns None if ``data`` is None.
-    Raises: DataError: if the data is not a tuple of arrays. Refused: if the first examples get other outputs when they
-    are computed again.
+    Raises: DataError: if the data is not a tuple. Refused: if the first examples get other outputs when they are
+    computed again, or a dictionary of inputs has names that the model lacks.
     """
     if data is None:
         return None
@@ -80,19 +82,19 @@ def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
     size = len(tf.nest.flatten(x)[0])
 
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # TensorFlow has no types
-    def computed(batch: Any) -> Any:
+    def compute_features(batch: Any) -> Any:
         return tf.nest.map_structure(
             lambda part: tf.cast(part, tf.float32), model(batch, training=False)
         )
 
-    kept: Any = None
+    kept: Any = None  # the features of all examples; created when the shapes of outputs are known
     for start in range(0, size, BATCH):
         batch = tf.nest.map_structure(lambda leaf: np.asarray(leaf[start : start + BATCH]), x)  # noqa: B023 - at once
         with tf.device(device):
-            outputs = tf.nest.map_structure(lambda part: part.numpy(), computed(batch))
+            outputs = tf.nest.map_structure(lambda part: part.numpy(), compute_features(batch))
             # the first batch, which is computed twice, to find out whether features are random
             if kept is None:
-                again = tf.nest.map_structure(lambda part: part.numpy(), computed(batch))
+                again = tf.nest.map_structure(lambda part: part.numpy(), compute_features(batch))
                 if not all(map(np.array_equal, tf.nest.flatten(outputs), tf.nest.flatten(again))):
                     raise Refused(
                         "features() are random: the same inputs give others when they are computed again"
@@ -109,7 +111,8 @@ def join_models(front: keras.Model, model: keras.Model, example: Any) -> keras.M
     """Return one new model of the raw inputs that applies the frozen model ``front`` and then the trained ``model``.
 
     ``front`` always runs in inference mode. ``example`` is a batch of raw inputs.
-    Raises: Refused: if ``model`` is compiled, or has training methods of its own.
+    Raises: Refused: if ``model`` is compiled, or has training methods of its own, or if a dictionary of inputs has
+    names that ``front`` lacks.
     """
     check_inputs(front, example)
     if model.compiled:

@@ -20,7 +20,9 @@ def trial_settings(dtype: str, *, trains: bool) -> Iterator[None]:
     Inside, floatx is float32, functions do not run eagerly, and `keras.utils.clear_session` resets only the names of
     layers. Keras keeps the policy per thread, so it is set here. If ``trains`` is False, settings that were made before
     are accepted, because the trial may be inspected in a user's own process.
-    Raises: Refused: if the author's code has set another policy, floatx or eager functions, at import or in the block.
+    Raises: Refused: if the author's code has set another policy, floatx or eager functions in the block or, with
+    ``trains``, before it (at import). Settings are restored before it is raised after the block, where it takes the
+    place of an error of the block.
     """
     before = _Settings()
     if trains:
@@ -52,7 +54,10 @@ class _Settings:
         tf.config.run_functions_eagerly(self._eager)
 
     def check(self, *policies: str) -> None:
-        """Raise Refused if functions run eagerly, floatx is not float32, or the policy is none of ``policies``."""
+        """Raise Refused if functions ran eagerly, floatx was not float32, or the policy was none of ``policies``.
+
+        This is about the settings at the time of the snapshot; the first of ``policies`` is the trial's, for messages.
+        """
         if self._eager:
             raise Refused(
                 "the author's code has called tf.config.run_functions_eagerly(True), under which no program can be "
@@ -74,7 +79,10 @@ class _Settings:
 
 
 def _suggest_setting(name: str) -> str:
-    """Return the advice on how to ask for a policy in the sweep file, to be appended to a message."""
+    """Return the advice on how to ask for a policy in the sweep file, to be appended to a message.
+
+    If ``name`` is not one of `PRECISIONS`, it says that this is unsupported, and lists those that are.
+    """
     if name in PRECISIONS:
         return f", and write `training: {{precision: {name}}}` in the sweep file"
     return (

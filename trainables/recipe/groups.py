@@ -51,32 +51,26 @@ def select_layers(model: keras.Model, pattern: str) -> Found:
 def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
     """Freeze the layers in ``frozen_layers``: the first n that have weights, or those of a path or a list of paths.
 
-    n counts the model's outermost layers, and paths may have wildcards as in `select_layers`. Nothing is changed if the
-    trial does not have this parameter, and no layer is unfrozen.
-    Raises: ValueError: if there are fewer than n layers, or a path matches none.
+    n counts the model's outermost layers, and paths may have wildcards as in `select_layers`. A layer is frozen with
+    all layers inside it. Nothing is changed if the trial does not have this parameter, and no layer is unfrozen.
+    Raises: ValueError: if n is negative, there are fewer than n layers with weights, or a path matches none.
     """
     if "frozen_layers" not in hp:
         return  # keep what the author has set
     frozen = hp["frozen_layers"]
-    layers = [layer for layer in model.layers if layer.weights]
     if isinstance(frozen, int) and not isinstance(frozen, bool):  # in Python, a bool is an int
+        layers = [layer for layer in model.layers if layer.weights]
         if not 0 <= frozen <= len(layers):
             raise ValueError(
                 f"frozen_layers is {frozen}, expected 0 to {len(layers)}, the layers with weights"
             )
         found = layers[:frozen]
     else:
-        if isinstance(frozen, list):
-            listed = frozen
-        else:
-            listed = [frozen]
-        patterns = [str(pattern) for pattern in listed]
-        found_by_pattern = []
-        for pattern in patterns:
-            found_by_pattern.append(
-                find_layers(model, pattern, "frozen_layers", "a number or names")
-            )
-        found = [layer for pairs in found_by_pattern for _, layer in pairs]
+        found = []
+        for pattern in frozen if isinstance(frozen, list) else [frozen]:
+            matching = find_layers(model, str(pattern), "frozen_layers", "a number or names")
+            found += [layer for _, layer in matching]
+    # only now, so that a wrong pattern changes nothing
     for layer in found:
         layer.trainable = False
 
@@ -85,24 +79,24 @@ def find_layers(model: keras.Model, pattern: str, parameter: str, expected: str 
     """Return the layers that a pattern matches, with their paths, as `select_layers` does.
 
     Raises: ValueError: if the pattern matches no layer. In its message, ``parameter`` names where the pattern comes
-    from, and ``expected`` says what is expected there.
+    from, and ``expected`` says what is expected there; it lists at most 30 paths of layers with weights.
     """
     found = select_layers(model, pattern)
-    if not found:
-        known = list(
-            dict.fromkeys(path for path, layer in list_layer_paths(model) if layer.weights)
-        )
-        if len(known) > MOST:
-            more = f" and {len(known) - MOST} more"
-        else:
-            more = ""
-        raise ValueError(
-            f"{parameter} names {pattern!r}, expected {expected} among {', '.join(known[:MOST])}{more}"
-        )
-    return found
+    if found:
+        return found
+    # each path once, in the order of the layers
+    known = list(dict.fromkeys(path for path, layer in list_layer_paths(model) if layer.weights))
+    if len(known) > MOST:
+        more = f" and {len(known) - MOST} more"
+    else:
+        more = ""
+    raise ValueError(
+        f"{parameter} names {pattern!r}, expected {expected} among {', '.join(known[:MOST])}{more}"
+    )
 
 
 def _walk_layers(layer: keras.Layer, path: str) -> Iterator[tuple[str, keras.Layer]]:
+    # ``path`` is that of ``layer``, with a slash at its end; empty for the model.
     if isinstance(layer, keras.Model):
         within = layer.layers
     else:
@@ -114,6 +108,7 @@ def _walk_layers(layer: keras.Layer, path: str) -> Iterator[tuple[str, keras.Lay
 
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    # Whether the names of a path match a pattern, which was split at its slashes.
     if not patterns:
         return not names
     first, rest = patterns[0], patterns[1:]
@@ -143,7 +138,7 @@ class Part:
     def rate(self, rate: Any) -> tf.Tensor:
         """Return the learning rate of this part: the loop's ``rate`` times each factor raised to its exponent.
 
-        Only for a part without a rate of its own.
+        Only for a part without a rate of its own; for any other part, the result is ``rate`` itself.
         """
         for factor, power in self.factors or ():
             rate = rate * tf.cast(factor**power, tf.float32)
@@ -160,16 +155,19 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
     def __init__(self, parts: Sequence[Part], learning_rate: Any) -> None:
         super().__init__(learning_rate=learning_rate, name="grouped")
         self.parts = tuple(parts)
-        self._place = {id(v): part for part in parts for v in part.variables}
-        # all are made alike, so they have the same bounds
+        self._place = {
+            id(v): part for part in parts for v in part.variables
+        }  # the part of a weight
         own = [part for part in parts if part.is_the_trials]
-        self.bounds: Mapping[str, Any] = {
-            kind: getattr(own[0].optimizer, kind) for kind in clipping.KINDS if own
-        }
-        for part in own:
-            for kind in clipping.KINDS:
+        # The trial's bounds for clipping, by kind. All its optimizers are made alike, so the first one tells them.
+        bounds: dict[str, Any] = {}
+        for kind in clipping.KINDS:
+            if own:
+                bounds[kind] = getattr(own[0].optimizer, kind)
+            for part in own:
                 # otherwise, each would clip the gradients of its part alone
                 setattr(part.optimizer, kind, None)
+        self.bounds: Mapping[str, Any] = bounds
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -182,11 +180,14 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
         return any(part.factors is not None for part in self.parts)
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        """Create the variables of all parts' optimizers, once; weights that are in no part belong to the first part."""
+        """Create the variables of all parts' optimizers, once; weights that are in no part belong to the first part.
+
+        A second call has no effect. A part without any of ``variables`` is not built.
+        """
         if self.built:
             return
         super().build(list(variables))
-        self._given = list(variables)
+        self._given = list(variables)  # for `apply` without weights
         for part in self.parts:
             of_part = [v for v in variables if self._part(v) is part]
             if of_part:
@@ -197,11 +198,12 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
     ) -> None:
         """Clip gradients, set the rates of parts that have no rate of their own, and let each part update its weights.
 
-        Gradients that are None are left out. Without ``trainable_variables``, they belong to the weights given to
-        `build`. Called on each replica.
+        Gradients that are None are left out, and a part without gradients does nothing. Without
+        ``trainable_variables``, they belong to the weights given to `build`. Weights are given to `build` if it was not
+        called before. Called on each replica.
         """
         if trainable_variables is None:
-            weights = self._given
+            weights = self._given  # the weights given to `build`
         else:
             weights = list(trainable_variables)
         if not self.built:
@@ -212,18 +214,18 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
                 with_gradient.append((g, v))
         # First by this optimizer's own settings, as for `Model.fit`, then by those of the trial's own optimizer.
         clipped = keras_private.clip_gradients(self, [g for g, _ in with_gradient])
-        pairs = []
+        with_part = []
         for g, (_, v) in zip(clipped, with_gradient, strict=True):
-            pairs.append((g, v, self._part(v)))
-        clipped_again = iter(self._bounded([g for g, _, part in pairs if part.is_the_trials]))
-        clipped_pairs = []
-        for g, v, part in pairs:
-            clipped_pairs.append((next(clipped_again) if part.is_the_trials else g, v, part))
+            with_part.append((g, v, self._part(v)))
+        clipped_again = iter(self._bounded([g for g, _, part in with_part if part.is_the_trials]))
+        final = []
+        for g, v, part in with_part:
+            final.append((next(clipped_again) if part.is_the_trials else g, v, part))
         for part in self.parts:
-            of_part = [(g, v) for g, v, its in clipped_pairs if its is part]
+            of_part = [(g, v) for g, v, its_part in final if its_part is part]
             if not of_part:
                 continue
-            if part.factors is not None:
+            if part.factors is not None:  # otherwise it has a rate of its own
                 part.optimizer.learning_rate.assign(
                     part.rate(tf.convert_to_tensor(self.learning_rate))
                 )
@@ -234,7 +236,8 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
         return self._place.get(id(variable), self.parts[0])
 
     def _bounded(self, gradients: list[Any]) -> list[Any]:
-        # Keras clips by the attributes of the optimizer, so `bounds` replace them meanwhile.
+        # Return the gradients clipped by `bounds`. Keras clips by the attributes of the optimizer, such as `clipnorm`,
+        # so `bounds` replace them meanwhile.
         before = {kind: getattr(self, kind) for kind in self.bounds}
         try:
             self.__dict__.update(self.bounds)
@@ -244,7 +247,7 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
 
 
 def list_parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
-    """Return an optimizer, followed by those inside it if it is a loss scaling wrapper or a grouped optimizer."""
+    """Return an optimizer, followed by those inside it if it is a `LossScaleOptimizer` or a `GroupedOptimizer`."""
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return [optimizer, *list_parts(optimizer.inner_optimizer)]
     if isinstance(optimizer, GroupedOptimizer):
@@ -263,18 +266,13 @@ def get_averaging_momentum(optimizer: keras.optimizers.Optimizer) -> float | Non
 
 
 def clips_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Return whether an optimizer, or one of its parts, clips gradients itself."""
-    joint = optimizer.bounds.values() if isinstance(optimizer, GroupedOptimizer) else ()
-    return any(
-        [
-            *joint,
-            *(
-                getattr(part, kind, None)
-                for part in list_parts(optimizer)
-                for kind in clipping.KINDS
-            ),
-        ]
-    )
+    """Return whether an optimizer, or one of its parts, clips gradients itself; a bound of 0 does not."""
+    if isinstance(optimizer, GroupedOptimizer) and any(optimizer.bounds.values()):
+        return True
+    for part in list_parts(optimizer):
+        if any(getattr(part, kind, None) for kind in clipping.KINDS):
+            return True
+    return False
 
 
 def list_main_optimizers(
@@ -306,21 +304,23 @@ def convert_multi_optimizer(
 ) -> GroupedOptimizer:
     """Return a `GroupedOptimizer` with the optimizers of Keras's `MultiOptimizer`, which keep their rates or schedules.
 
-    ``weights`` are all weights to train, at least one. A `MultiOptimizer` has no rate to read and cannot apply the
-    gradients of only some weights.
+    ``weights`` are all weights to train, at least one; optimizers that get none of them are left out. A
+    `MultiOptimizer` has no rate to read and cannot apply the gradients of only some weights. The rate of the result is
+    that of its first part.
     Raises: Refused: if it has no optimizer for a weight.
     """
-    place = keras_private.optimizer_choice(optimizer)
+    choose = keras_private.optimizer_choice(optimizer)
+    # by the id of an optimizer: the optimizer and its weights
     found: dict[int, tuple[Any, list[keras.Variable]]] = {}
     for weight in weights:
-        one = place(weight)
-        if not isinstance(one, keras.optimizers.Optimizer):
+        chosen = choose(weight)
+        if not isinstance(chosen, keras.optimizers.Optimizer):
             raise Refused(
-                f"the MultiOptimizer gives {weight.path} no optimizer, but {type(one).__name__}"
+                f"the MultiOptimizer gives {weight.path} no optimizer, but {type(chosen).__name__}"
             )
-        found.setdefault(id(one), (one, []))[1].append(weight)
-    made = [Part(one, its, None, is_the_trials=False) for one, its in found.values()]
-    return GroupedOptimizer(made, get_rate_or_schedule(made[0].optimizer))
+        found.setdefault(id(chosen), (chosen, []))[1].append(weight)
+    parts = [Part(one, its, None, is_the_trials=False) for one, its in found.values()]
+    return GroupedOptimizer(parts, get_rate_or_schedule(parts[0].optimizer))
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,28 +354,28 @@ def read_layer_rates(
 
     The factors follow from ``layer_decay`` and ``layer_rates.<layers>`` except those in ``left_out``, and are live
     numbers; a group whose rate is the trial's has none. There are no groups if the trial has none of these parameters.
+    The exponent of ``layer_decay`` is the number of layers that follow before the output, see `_compute_heights`.
     Raises: ValueError: if a pattern matches no layer, two patterns match the same layer, or a number is out of bounds.
     """
-    named = [name for name in hp.below("layer_rates") if f"layer_rates.{name}" not in left_out]
+    patterns = [name for name in hp.below("layer_rates") if f"layer_rates.{name}" not in left_out]
     decays = "layer_decay" in hp and "layer_decay" not in left_out
-    if not named and not decays:
+    if not patterns and not decays:
         return []
-    found: dict[tuple[int | str, ...], list[keras.Variable]] = {}
-    names = _pattern_by_weight(model, named)
-    if decays:
-        heights = _compute_heights(model)
-    else:
-        heights = {}
+    # by the ids of weights
+    pattern_of = _pattern_by_weight(model, patterns)
+    height_of = _compute_heights(model) if decays else {}
+    # weights that have the same height and pattern form a group
+    found: dict[tuple[int, str], list[keras.Variable]] = {}
     for weight in model.trainable_variables:
-        group = (heights.get(id(weight), 0), names.get(id(weight), ""))
+        group = (height_of.get(id(weight), 0), pattern_of.get(id(weight), ""))
         found.setdefault(group, []).append(weight)
     rated = []
-    for (height, name), weights in found.items():
+    for (height, pattern), weights in found.items():
         factors: list[tuple[Rate, int]] = []
         if height:
-            factors.append((live.number("layer_decay", standard=True), int(height)))
-        if name:
-            factors.append((live.number(f"layer_rates.{name}", standard=True), 1))
+            factors.append((live.number("layer_decay", standard=True), height))
+        if pattern:
+            factors.append((live.number(f"layer_rates.{pattern}", standard=True), 1))
         rated.append(Rated(weights, factors))
     if decays:
         live.number("layer_decay", standard=True)  # read it even if no layer is affected
@@ -394,7 +394,9 @@ def combine_optimizers(
     `MultiOptimizer` becomes a `GroupedOptimizer`. ``make_copy`` makes the trial's optimizer once more; it is None if
     the optimizer came with a compiled model or with updates. The ``weight_decay`` of a group is set on its optimizer,
     even on one that the author has given.
-    Raises: Refused: if the groups contradict each other or the optimizer. ValueError: if a path matches no layer.
+    Raises: Refused: if the groups contradict each other or the optimizer, if there are groups and ``make_copy`` is
+    None, or if a group has an optimizer that is not allowed there. ValueError: if a path matches no layer. TypeError:
+    if a group is for something else than layers, variables and paths.
     """
     if isinstance(optimizer, keras.optimizers.MultiOptimizer):
         if given:
@@ -411,24 +413,25 @@ def combine_optimizers(
             "or read the layer rates where these optimizers are made"
         )
     rate = get_rate_or_schedule(optimizer)
-    if not isinstance(rate, float) and any(
-        group.optimizer is None and factors for group, _, factors in groups
-    ):
+    has_schedule = not isinstance(rate, float)
+    if has_schedule and any(group.optimizer is None and factors for group, _, factors in groups):
         raise Refused(
             "layers have a rate of their own, and optimizer() brings a schedule; use lr_schedule instead"
         )
     taken = {id(v) for _, variables, _ in groups for v in variables}
     in_no_group = [v for v in model.trainable_variables if id(v) not in taken]
-    parts = [
-        Part(optimizer, in_no_group, () if isinstance(rate, float) else None, is_the_trials=True)
-    ]
+    # The factors of a part are None if it does not follow the loop's rate.
+    parts = [Part(optimizer, in_no_group, None if has_schedule else (), is_the_trials=True)]
     for group, variables, factors in groups:
         own_or_copy = group.optimizer or make_copy()
         if any(own_or_copy is part.optimizer for part in parts):
             raise Refused(
                 "two groups share an optimizer, expected one each; optimizer() must make a new one at each call"
             )
-        follows = isinstance(rate, float) if group.optimizer is None else group.rate is not None
+        if group.optimizer is None:
+            follows = not has_schedule
+        else:
+            follows = group.rate is not None
         if group.weight_decay is not None:
             own_or_copy.weight_decay = group.weight_decay or None  # for Keras, None means no decay
             # Muon, which trains some weights by AdamW
@@ -451,9 +454,11 @@ def _resolve_groups(
 ) -> list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]]:
     """Return each group with its trainable weights and the factors of its learning rate, with their exponents.
 
-    A `Rated` becomes a group without the weights that are in any `Group`; these groups come last.
-    Raises: Refused: if ``groups`` is no list of groups, or two groups have the same weight. ValueError: if a path
-    matches no layer. TypeError: if a group is for something else than layers, variables and paths.
+    A `Rated` becomes a group without the weights that are in any `Group`; these groups come last. The list of weights
+    is empty if none of a group's weights is trainable.
+    Raises: Refused: if ``groups`` is no list of groups, two groups have the same weight (trainable or not), or an
+    optimizer is not allowed (see `_check_optimizer`). ValueError: if a path matches no layer. TypeError: if a group is
+    for something else than layers, variables and paths.
     """
     if (
         isinstance(groups, Group | Rated)
@@ -463,9 +468,9 @@ def _resolve_groups(
         raise Refused(f"groups() returned {type(groups).__name__}, expected a list of Group")
     found: list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]] = []
     trainable = {id(v) for v in model.trainable_variables}
-    taken: dict[int, int] = {}
+    taken: dict[int, int] = {}  # the index of a weight's group, by the weight's id
     for place, group in enumerate(groups):
-        if isinstance(group, Rated):
+        if isinstance(group, Rated):  # added below, when all weights of groups are known
             continue
         if not isinstance(group, Group):
             raise Refused(f"groups() returned {type(group).__name__} in its list, expected Group")
@@ -482,26 +487,26 @@ def _resolve_groups(
         found.append((group, [v for v in variables if id(v) in trainable], factors))
     for rated in groups:
         if isinstance(rated, Rated):
-            found.append(
-                (Group(None), [v for v in rated.variables if id(v) not in taken], rated.factors)
-            )
+            in_no_group = [v for v in rated.variables if id(v) not in taken]
+            found.append((Group(None), in_no_group, rated.factors))
     return found
 
 
 def _check_optimizer(group: Group, place: int) -> None:
     """Raise Refused if a group has an optimizer that averages weights, or of a kind that a group cannot have.
 
-    ``place`` is the index of the group, from 0. With a ``rate``, an optimizer with a schedule is refused as well.
+    ``place`` is the index of the group, from 0. With a ``rate``, an optimizer with a schedule is refused as well. A
+    group without an optimizer is accepted.
     """
     optimizer = group.optimizer
     if optimizer is None:
         return
-    others = (
+    wrappers = (
         keras.optimizers.MultiOptimizer,
         keras.optimizers.LossScaleOptimizer,
         GroupedOptimizer,
     )
-    if not isinstance(optimizer, keras.optimizers.Optimizer) or isinstance(optimizer, others):
+    if not isinstance(optimizer, keras.optimizers.Optimizer) or isinstance(optimizer, wrappers):
         raise Refused(
             f"group {place + 1} of groups() has {type(optimizer).__name__} as its optimizer"
         )
@@ -523,8 +528,9 @@ def _list_variables(of: Any, model: keras.Model) -> list[keras.Variable]:
                 layers.append(layer)
         else:
             layers = [part]
-        for layer in layers:
-            for variable in layer.weights if isinstance(layer, keras.Layer) else [layer]:
+        for layer in layers:  # or a single variable
+            variables = layer.weights if isinstance(layer, keras.Layer) else [layer]
+            for variable in variables:
                 if not isinstance(variable, keras.Variable):
                     raise TypeError(
                         f"a Group is given {type(variable).__name__}, expected a model, layers, variables or the paths "
@@ -540,18 +546,18 @@ def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int,
     Patterns have dots in place of slashes. Weights to which no pattern applies are left out.
     Raises: ValueError: if two patterns match the same layer, or a pattern matches none.
     """
-    found: dict[int, tuple[int, str]] = {}
+    found: dict[int, tuple[int, str]] = {}  # by id of a weight: depth of the matched layer, pattern
     for pattern in patterns:
         for path, layer in find_layers(model, pattern.replace(".", "/"), "layer_rates"):
             depth = path.count("/")
             for weight in layer.weights:
-                # depth and pattern; -1 if none has matched so far
-                applied = found.get(id(weight), (-1, pattern))
-                if applied[0] == depth and applied[1] != pattern:
+                # a depth of -1 if no pattern has matched so far
+                best_depth, best_pattern = found.get(id(weight), (-1, pattern))
+                if best_depth == depth and best_pattern != pattern:
                     raise ValueError(
-                        f"layer_rates names {path} as {applied[1]!r} and as {pattern!r}, expected one of them"
+                        f"layer_rates names {path} as {best_pattern!r} and as {pattern!r}, expected one of them"
                     )
-                if applied[0] < depth:  # this layer is further inside
+                if best_depth < depth:  # this layer is further inside
                     found[id(weight)] = depth, pattern
     return {weight: pattern for weight, (_, pattern) in found.items()}
 
@@ -562,8 +568,8 @@ def _compute_heights(model: keras.Model) -> dict[int, int]:
     Layers without matrices, such as normalization, count with the layer before them. Nested models are taken apart;
     other layers with inner layers, such as a block of a transformer, count as one.
     """
-    depth = -1
-    depths = dict[int, int]()
+    depth = -1  # of the last layer so far, from the input on; -1 if there is none yet
+    depths = dict[int, int]()  # by the id of a weight
     for layer in _list_layers_in_order(model):
         new = []
         for weight in layer.weights:

@@ -34,7 +34,10 @@ class SmoothedCrossentropy(keras.losses.Loss):
         self._from_logits = from_logits
 
     def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
-        """Return the loss of each label, of the shape of ``y_pred`` without its last axis."""
+        """Return the loss of each label, of the shape of ``y_pred`` without its last axis.
+
+        ``y_true`` may have an additional last axis of size 1. Probabilities are clipped to at least Keras's epsilon.
+        """
         if self._from_logits:
             log_p = tf.nn.log_softmax(y_pred)
         else:
@@ -90,7 +93,8 @@ def default_loss(
 ) -> keras.losses.Loss:
     """Return crossentropy for labels (whole-number, one-hot or 0 and 1), mean squared error for numbers.
 
-    ``targets`` are the targets of some examples, or their properties; ``smoothing`` is the label smoothing, or None.
+    ``targets`` are the targets of some examples, or their properties (None counts as nested); ``smoothing`` is the
+    label smoothing, or None. The loss takes logits if the last activation of ``model`` is linear.
     Raises: Undecided: if the targets and the last activation fit several losses or none, as for nested targets, several
     outputs and subclassed models; the trainable must then define its loss. ValueError: if ``smoothing`` is set for
     numbers.
@@ -119,7 +123,8 @@ def default_loss(
 def default_metrics(targets: Any, model: keras.Model) -> list[keras.metrics.Metric]:
     """Return accuracy for labels, mean absolute error for numbers, as a list of one metric, ``accuracy`` or ``mae``.
 
-    ``targets`` are as in `default_loss`. The list is empty if no default loss fits targets and model.
+    ``targets`` are as in `default_loss`. The list is empty if no default loss, or more than one, fits targets and
+    model.
     """
     try:
         task = _find_task(targets, model)
@@ -141,7 +146,8 @@ def default_metrics(targets: Any, model: keras.Model) -> list[keras.metrics.Metr
 
 
 def _find_task(given: Any, model: keras.Model) -> _Task:
-    # The targets are those of some examples, or their properties.
+    # ``given`` are the targets of some examples, or their properties. Raises Undecided if no task, or no single one,
+    # follows from them and the model's output.
     targets = given if isinstance(given, Targets) else Targets.of(given)
     if targets is None:
         raise Undecided(f"the targets are nested, which no default loss fits; {ONE_LINE}")
@@ -157,13 +163,14 @@ def _find_task(given: Any, model: keras.Model) -> _Task:
     activation = _find_activation(outputs[0])
     shape = tuple(outputs[0].shape[1:])
     units = outputs[0].shape[-1]
-    if targets.dtype.kind in "iub":
+    if targets.dtype.kind in "iub":  # whole numbers, with or without sign, and bools
         return _find_label_task(targets, shape, units, activation)
     return _find_number_task(targets, shape, activation)
 
 
 def _find_label_task(targets: Targets, shape: Any, units: Any, activation: str | None) -> _Task:
-    # For whole numbers and bools. ``shape`` is that of an example's output, ``units`` its last size.
+    # For whole numbers and bools. ``shape`` is that of an example's output, ``units`` its last size, and ``activation``
+    # the name of the last activation (None: unknown). Raises Undecided.
     target_shape = targets.shape
     # One label for each vector of the output, with or without an axis of size 1.
     per_label = _matches_shape(target_shape, shape[:-1]) or _matches_shape(
@@ -189,7 +196,8 @@ def _find_label_task(targets: Targets, shape: Any, units: Any, activation: str |
 
 
 def _find_number_task(targets: Targets, shape: Any, activation: str | None) -> _Task:
-    # For floating-point targets, which may also be shares of classes. ``shape`` is that of an example's output.
+    # For floating-point targets, which may also be shares of classes. ``shape`` is that of an example's output, and
+    # ``activation`` the name of the last activation (None: unknown). Raises Undecided.
     target_shape = targets.shape
     # A number for each output; an output of one unit may have targets without its last axis.
     one_number_each = _matches_shape(target_shape, shape) or (
@@ -198,7 +206,6 @@ def _find_number_task(targets: Targets, shape: Any, activation: str | None) -> _
     if activation == "softmax" and _matches_shape(target_shape, shape) and targets.shares:
         return _Task("one_hot")
     # One-hot targets may also be classes, and outputs of softmax and sigmoid probabilities.
-    # None: unknown
     if one_number_each and not targets.one_hot and activation not in ("softmax", "sigmoid", None):
         return _Task("numbers")
     output = f"an output of shape {shape}{_describe_activation(activation)}"
@@ -211,7 +218,7 @@ def _matches_shape(wanted: Any, shape: Any) -> bool:
     """Return whether targets of shape ``wanted`` have the shape ``shape``, in which None matches any size."""
     if len(wanted) != len(shape):
         return False
-    return all(b in (a, None) for a, b in zip(wanted, shape, strict=True))
+    return all(b is None or a == b for a, b in zip(wanted, shape, strict=True))
 
 
 def _describe_activation(activation: str | None) -> str:
@@ -224,6 +231,8 @@ def _find_activation(output: Any) -> str | None:
     """Return the name of the last activation before an output, also inside a nested model; None if it is unknown.
 
     Reshape, Flatten and Dropout layers are skipped. The layers ReLU, LeakyReLU, PReLU and ELU all count as ``"relu"``.
+    It is unknown after a nested model with several outputs, after softmax over another axis than the last, and after
+    any other layer without an attribute ``activation``.
     """
     layer = keras_private.producer_of(output)
     if isinstance(layer, keras.Model):

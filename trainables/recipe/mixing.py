@@ -38,7 +38,10 @@ class Mixing:
 
     @classmethod
     def of(cls, hp: Hyperparameters, live: Live) -> Mixing:
-        """Return the parameters of mixing and erasing that a trial has, as live numbers of ``live``."""
+        """Return the parameters of mixing and erasing that a trial has, as live numbers of ``live``.
+
+        Raises what `Live.number` raises for a wrong value.
+        """
         return cls(
             live.number("mixup", standard=True) if "mixup" in hp else None,
             live.number("cutmix", standard=True) if "cutmix" in hp else None,
@@ -47,19 +50,25 @@ class Mixing:
 
     @property
     def mixes(self) -> bool:
-        """Whether the trial has the parameter ``mixup`` or ``cutmix``, by which examples are mixed; 0 mixes none."""
+        """Whether the trial has the parameter ``mixup`` or ``cutmix``, by which examples are mixed.
+
+        Also True if its value is 0, which mixes none.
+        """
         return self.mixup is not None or self.cutmix is not None
 
     def find_draws(self, draws: Draws) -> Draws:
-        """Return the draws of mixing, which are numbered after all of augmentation; ``draws`` do not advance."""
+        """Return the draws of mixing, which are numbered after all of augmentation; ``draws`` do not advance.
+
+        They are for the same examples as ``draws``.
+        """
         return draws.from_call(draws.calls + MIXING)
 
     def check(self, example: tuple[Any, ...]) -> None:
         """Raise Refused if inputs or targets cannot be mixed or erased.
 
         ``example`` is (x,), (x, y) or (x, y, sample_weight) of tensors or their specs. Mixing needs targets, among them
-        no texts, boxes or points, and inputs of floats or bytes. Cutmix needs images of one size as the only inputs,
-        and erasing needs an image.
+        no texts and none with a name in `OWN_GEOMETRY`, such as boxes, and inputs of floats or bytes. Cutmix needs
+        images of one size as the only inputs, and erasing needs an image among the inputs.
         """
         x, y, _ = unpack_example(example)
         inputs = tf.nest.flatten(x)
@@ -84,7 +93,9 @@ class Mixing:
             raise Refused(
                 f"cutmix is set, and the inputs {_shapes(inputs)} are no images of one height and width; use mixup"
             )
-        for path, leaf in _paths(y) if self.mixes else ():
+        if not self.mixes:
+            return
+        for path, leaf in _paths(y):
             if leaf.dtype == tf.string:
                 raise Refused(
                     f"{names} mixes targets, and there are texts; let data() return numbers"
@@ -98,8 +109,8 @@ class Mixing:
     def erase(self, x: Any, draws: Draws) -> Any:
         """Return the inputs, with a random rectangle filled with zeros in some images (see `augmentation.erase`).
 
-        Only inputs of four axes are images. All are unchanged if the trial does not have ``random_erasing``. ``draws``
-        do not advance.
+        Only inputs of four axes are images; all images of an example are erased by the same random numbers. All inputs
+        are unchanged if the trial does not have ``random_erasing``. ``draws`` do not advance.
         """
         if self.erasing is None:
             return x
@@ -116,7 +127,7 @@ class Mixing:
     def mix(self, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws) -> Mixed:
         """Return the examples ``own``, each mixed with the example of ``other`` in the same row.
 
-        Both are (x, y, sample_weight or None). Only for a trial that `mixes`.
+        Both are (x, y, sample_weight or None), and ``draws`` advance. Only for a trial that `mixes`.
         """
         return Mixed.of(self, own, other, draws)
 
@@ -149,9 +160,10 @@ class Mixed:
 
         Inputs, targets and weights are mixed with the same random shares; for cutmix, inputs get a rectangle of the
         other image instead. Whole-number targets are those of the example with the larger share, except that targets
-        for each pixel are pasted like the image. Weights become float32.
+        for each pixel are pasted like the image. Weights become float32. Examples are (x, y, sample_weight or None).
         """
         inputs = tf.nest.flatten(own[0])
+        # `mask` has the pixels to paste, and `is_pasted` whether an example has any; None without cutmix
         share, mask, is_pasted = _draw_mix(mixing, inputs[0], draws)
         if is_pasted is None:
             share_of_images = share
@@ -159,12 +171,12 @@ class Mixed:
             # a pasted image is not averaged as well
             share_of_images = tf.where(is_pasted, 1.0, share)
 
-        def picture(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-            return _mix_values(
-                a if mask is None else tf.where(_reshape_mask(mask, a), b, a), b, share_of_images
-            )
+        def mix_input(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+            if mask is not None:
+                a = tf.where(_reshape_mask(mask, a), b, a)
+            return _mix_values(a, b, share_of_images)
 
-        def weight(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        def mix_weight(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
             return _mix_values(tf.cast(a, tf.float32), tf.cast(b, tf.float32), share)
 
         labels: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
@@ -172,7 +184,7 @@ class Mixed:
         for place, (a, b) in enumerate(
             zip(tf.nest.flatten(own[1]), tf.nest.flatten(other[1]), strict=True)
         ):
-            has_pixels = False
+            has_pixels = False  # whether something may be pasted into these targets
             if mask is not None and is_pasted is not None:
                 has_pixels = a.shape.rank >= 3 and a.shape[1:3] == inputs[0].shape[1:3]
             if has_pixels:  # targets per pixel are pasted like the image
@@ -190,8 +202,8 @@ class Mixed:
         if own[2] is None:
             weights = None
         else:
-            weights = tf.nest.map_structure(weight, own[2], other[2])
-        mixed_x = tf.nest.map_structure(picture, own[0], other[0])
+            weights = tf.nest.map_structure(mix_weight, own[2], other[2])
+        mixed_x = tf.nest.map_structure(mix_input, own[0], other[0])
         return cls(mixed_x, tf.nest.pack_sequence_as(own[1], targets), weights, share, labels)
 
 
@@ -201,26 +213,21 @@ def _draw_mix(
     """Draw each example's own share, the mask of pasted pixels, and whether pixels are pasted into the example.
 
     The mask and the last result are None if the trial does not use cutmix. The own share is 1 minus the area of pasted
-    pixels, or the share drawn for mixup.
+    pixels as a share of the image, or the share drawn for mixup. The mask has the shape (examples, height, width, 1).
     """
-    if mixing.mixup is None:
-        mixup = None
-    else:
-        mixup = tf.convert_to_tensor(mixing.mixup)
-    if mixing.cutmix is None:
-        cutmix = None
-    else:
-        cutmix = tf.convert_to_tensor(mixing.cutmix)
+    # the parameters alpha of the distribution of shares; None if the trial does not have one of them
+    mixup = None if mixing.mixup is None else tf.convert_to_tensor(mixing.mixup)
+    cutmix = None if mixing.cutmix is None else tf.convert_to_tensor(mixing.cutmix)
     if cutmix is None:
         return _draw_share(mixup, draws), None, None
-    share_left = _draw_share(cutmix, draws)
+    share_left = _draw_share(cutmix, draws)  # of the image, where something is pasted
     if mixup is None:
         share = tf.ones_like(share_left)
     else:
         share = _draw_share(mixup, draws)
     height, width = (tf.cast(n, tf.float32) for n in tf.unstack(tf.shape(image)[1:3]))
     sides = tf.stack([height, width])
-    uniform = draws.uniform((3,))
+    uniform = draws.uniform((3,))  # the centre (row, column), and the choice between the two ways
     # a rectangle with the area 1 - share_left
     size = tf.floor(sides * tf.sqrt(1.0 - share_left)[:, None])
     half = tf.floor(size / 2)
@@ -247,24 +254,31 @@ def _draw_share(alpha: tf.Tensor, draws: Draws) -> tf.Tensor:
 def _mix_values(a: tf.Tensor, b: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
     """Return ``share`` of a plus the rest of b, in the type of a, rounded for integers; exactly a if the share is 1.
 
-    There is one share for each example.
+    There is one share for each example. Means are computed in float32.
     """
-    wide = _broadcast_to_leaf(share, a)
-    mean = wide * tf.cast(a, tf.float32) + (1.0 - wide) * tf.cast(b, tf.float32)
-    return tf.where(wide < 1.0, tf.cast(tf.round(mean) if a.dtype.is_integer else mean, a.dtype), a)
+    shares = _broadcast_to_leaf(share, a)
+    mean = shares * tf.cast(a, tf.float32) + (1.0 - shares) * tf.cast(b, tf.float32)
+    if a.dtype.is_integer:
+        mean = tf.round(mean)
+    return tf.where(shares < 1.0, tf.cast(mean, a.dtype), a)
 
 
 def _reshape_mask(box: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
-    """Reshape a mask of shape (examples, height, width, 1) to broadcast against images with or without channels."""
+    """Return a mask of shape (examples, height, width, 1), reshaped to broadcast against ``leaf``.
+
+    ``leaf`` has an image or a target per pixel for each example, with or without channels.
+    """
     channels = [1] * (leaf.shape.rank - 3)
     return tf.reshape(box, tf.concat([tf.shape(leaf)[:3], channels], 0))
 
 
 def _broadcast_to_leaf(values: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
+    # one value for each example, reshaped to broadcast against ``leaf``
     return tf.reshape(values, [-1, *[1] * (leaf.shape.rank - 1)])
 
 
 def _paths(y: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+    # The leaves of nested targets, each after its path of keys and indices; ``path`` is that of ``y``.
     if isinstance(y, dict):
         parts = list(y.items())
     elif isinstance(y, list | tuple):

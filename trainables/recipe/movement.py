@@ -121,7 +121,7 @@ class Movement:
         """Apply the movement to images and return them, interpolated, in their type.
 
         The border is repeated, or filled with ``fill`` if given; covered pixels become ``cover``.
-        Raises: Refused: if the images do not have the height and width of this movement.
+        Raises: Refused: if the images do not have four axes, and the height and width of this movement.
         """
         return self._pixels(images, fill, cover, "BILINEAR", "images")
 
@@ -133,11 +133,12 @@ class Movement:
         Raises: Refused: if the masks do not have the height and width of this movement.
         """
         lacks_channels = masks.shape.rank == 3
-        wide = masks[..., None] if lacks_channels else masks
-        kind = wide.dtype
-        if not kind.is_floating and kind not in (tf.uint8, tf.int32, tf.int64):
-            wide = tf.cast(wide, tf.int32)  # the kernel has no other integer types, such as int8
-        moved = tf.cast(self._pixels(wide, fill, cover, "NEAREST", "masks"), kind)
+        with_channels = masks[..., None] if lacks_channels else masks
+        dtype = masks.dtype
+        if not dtype.is_floating and dtype not in (tf.uint8, tf.int32, tf.int64):
+            # the kernel has no other integer types, such as int8
+            with_channels = tf.cast(with_channels, tf.int32)
+        moved = tf.cast(self._pixels(with_channels, fill, cover, "NEAREST", "masks"), dtype)
         return moved[..., 0] if lacks_channels else moved
 
     def boxes(
@@ -146,9 +147,10 @@ class Movement:
         """Apply the movement to boxes and return them, clipped to the image, and their labels.
 
         Boxes have the shape (examples, boxes, 4), labels (examples, boxes). ``form`` is one of `BOXES`, possibly with
-        the prefix ``rel_``. Whole-number boxes are returned as float32. A rotated box becomes the smallest box that
-        contains it. The label of a box becomes -1 if at most the share ``least`` of the box remains in the image. Boxes
-        labelled -1, which are padding, keep that label. Cutouts have no effect.
+        the prefix ``rel_``; the result has the same form. Boxes of floats keep their type, and those of whole numbers
+        become float32. A rotated box becomes the smallest box that contains it. The label of a box becomes -1 if
+        nothing of the moved box remains in the image, or at most the share ``least`` of its area. Boxes labelled -1,
+        which are padding, keep that label. Cutouts have no effect.
         Raises: Refused: if the form is unknown.
         """
         corners = self._to_corners(boxes, form)
@@ -159,20 +161,21 @@ class Movement:
         four_corners = tf.stack([x_of_four, y_of_four], axis=3)
         moved = self._forward(tf.reshape(four_corners, [tf.shape(four_corners)[0], -1, 2]))
         moved = tf.reshape(moved, tf.shape(four_corners))
+        # the upper left and the lower right corner, before and after clipping
         low = tf.reduce_min(moved, axis=2)
         high = tf.reduce_max(moved, axis=2)
         sides = tf.stack([self._width, self._height])
-        left = tf.clip_by_value(low, 0.0, sides)
-        right = tf.clip_by_value(high, 0.0, sides)
-        whole = tf.reduce_prod(high - low, axis=-1)
-        area = tf.reduce_prod(right - left, axis=-1)
-        remains = (area > 0) & (area > least * whole)
-        clipped = self._from_corners(tf.concat([left, right], axis=-1), form)
+        clipped_low = tf.clip_by_value(low, 0.0, sides)
+        clipped_high = tf.clip_by_value(high, 0.0, sides)
+        whole_area = tf.reduce_prod(high - low, axis=-1)
+        area = tf.reduce_prod(clipped_high - clipped_low, axis=-1)
+        remains = (area > 0) & (area > least * whole_area)
+        clipped = self._from_corners(tf.concat([clipped_low, clipped_high], axis=-1), form)
+        if boxes.dtype.is_floating:
+            clipped = tf.cast(clipped, boxes.dtype)
         # What is left of a padding box does not matter: its label is -1 in any case.
         padding = tf.cast(tf.constant(NOWHERE), labels.dtype)
-        return tf.cast(clipped, boxes.dtype) if boxes.dtype.is_floating else clipped, tf.where(
-            remains, labels, padding
-        )
+        return clipped, tf.where(remains, labels, padding)
 
     def points(
         self, points: tf.Tensor, form: str = "xy", *, mirror: Sequence[int] | None = None
@@ -180,23 +183,25 @@ class Movement:
         """Apply the movement to points and return them, as float32, and whether each is in the image.
 
         Points have the shape (examples, points, 2), the second result (examples, points). Points outside of the image
-        are not clipped. ``form`` is xy or yx, possibly with the prefix ``rel_``. ``mirror`` has for each point the
-        index of the point that replaces it in a mirrored image, such as the right eye for the left one. Cutouts have no
-        effect.
+        are not clipped. ``form`` is xy or yx, possibly with the prefix ``rel_``; the result has the same form.
+        ``mirror`` has for each point the index of the point that replaces it in a mirrored image, such as the right eye
+        for the left one. Cutouts have no effect.
         Raises: Refused: if the form is unknown.
         """
         order, scale = self._form(form, POINTS)
-        # `scale` is (x, y), and the numbers are in the order of the form.
-        xy = tf.cast(points, tf.float32) * (scale if order == "xy" else scale[::-1])
-        xy = xy if order == "xy" else xy[..., ::-1]
-        moved = self._forward(xy)
+        xy = tf.cast(points, tf.float32)
+        if order == "yx":
+            xy = xy[..., ::-1]
+        moved = self._forward(xy * scale)
         if mirror is not None:
             swapped = tf.gather(moved, list(mirror), axis=1)
             moved = tf.where(self._steps.mirrored[:, None, None], swapped, moved)
         sides = tf.stack([self._width, self._height])
         inside = tf.reduce_all((moved >= 0) & (moved < sides), axis=-1)
         moved = moved / scale
-        return moved if order == "xy" else moved[..., ::-1], inside
+        if order == "yx":
+            moved = moved[..., ::-1]
+        return moved, inside
 
     # ---- internals
 
@@ -214,7 +219,8 @@ class Movement:
             )
         a, b, c, d, e, f = self._steps.source
         p, q, r, s, t, u = terms
-        # ``source`` leads from output to input: the new step comes first, then the earlier ones.
+        # `source` leads from output to input: the new step comes first, then the earlier ones. This is the product of
+        # the two matrices (a, b, c; d, e, f; 0, 0, 1) and (p, q, r; s, t, u; 0, 0, 1).
         first = (a * p + b * s, a * q + b * t, a * r + b * u + c)
         second = (d * p + e * s, d * q + e * t, d * r + e * u + f)
         return self._with(replace(self._steps, source=(*first, *second)))
@@ -222,6 +228,8 @@ class Movement:
     def _pixels(
         self, images: tf.Tensor, fill: float | None, cover: float | None, how: str, name: str
     ) -> tf.Tensor:
+        # ``fill`` is for the border, which is repeated if it is None; ``cover`` is for covered pixels, which stay if it
+        # is None. ``how`` is the interpolation, and ``name`` what the images are, for the message.
         given = images.shape[1:3]
         own = self._images.shape[1:3]
         if images.shape.rank != 4 or not given.is_compatible_with(own):
@@ -255,9 +263,10 @@ class Movement:
         return tf.stack([moved_x, moved_y], axis=-1) + 0.5
 
     def _form(self, form: str, known: Sequence[str]) -> tuple[str, tf.Tensor]:
-        """Split a form into the order of its numbers and the scale (x, y) that converts them to pixels.
+        """Return the order of a form's numbers, such as "xywh", and the factors (x, y) that convert them to pixels.
 
-        ``known`` has the orders that are accepted.
+        The order is the form without ``rel_``. The factors are the image's width and height for a form with ``rel_``,
+        and 1 for any other. ``known`` has the orders that are accepted.
         Raises: Refused: if the form is unknown.
         """
         order = form.removeprefix("rel_")
@@ -266,7 +275,9 @@ class Movement:
                 f"{form!r} is no form, expected one of {', '.join(known)}, or rel_ and one of them"
             )
         sides = tf.stack([self._width, self._height])
-        return order, sides if form.startswith("rel_") else tf.ones_like(sides)
+        if form.startswith("rel_"):
+            return order, sides
+        return order, tf.ones_like(sides)
 
     def _to_corners(self, boxes: tf.Tensor, form: str) -> tf.Tensor:
         """Return boxes in the format ``form`` as left, top, right, bottom, in pixels, as float32.
