@@ -269,10 +269,8 @@ def clips_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
     """Return whether an optimizer, or one of its parts, clips gradients itself; a bound of 0 does not."""
     if isinstance(optimizer, GroupedOptimizer) and any(optimizer.bounds.values()):
         return True
-    for part in list_parts(optimizer):
-        if any(getattr(part, kind, None) for kind in clipping.KINDS):
-            return True
-    return False
+    parts = list_parts(optimizer)
+    return any(getattr(part, kind, None) for part in parts for kind in clipping.KINDS)
 
 
 def list_main_optimizers(
@@ -433,10 +431,7 @@ def combine_optimizers(
         else:
             follows = group.rate is not None
         if group.weight_decay is not None:
-            own_or_copy.weight_decay = group.weight_decay or None  # for Keras, None means no decay
-            # Muon, which trains some weights by AdamW
-            if hasattr(own_or_copy, "adam_weight_decay"):
-                own_or_copy.adam_weight_decay = own_or_copy.weight_decay
+            _set_weight_decay(own_or_copy, group.weight_decay)
         parts.append(
             Part(
                 own_or_copy,
@@ -447,6 +442,13 @@ def combine_optimizers(
         )
     # The first part stays even without weights: it has the trial's optimizer, and gets weights that no part has.
     return GroupedOptimizer([part for part in parts if part.variables or part is parts[0]], rate)
+
+
+def _set_weight_decay(optimizer: Any, decay: Rate) -> None:
+    optimizer.weight_decay = decay or None  # for Keras, None means no decay
+    # Muon, which trains some weights by AdamW
+    if hasattr(optimizer, "adam_weight_decay"):
+        optimizer.adam_weight_decay = optimizer.weight_decay
 
 
 def _resolve_groups(

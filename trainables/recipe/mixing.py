@@ -172,9 +172,8 @@ class Mixed:
             share_of_images = tf.where(is_pasted, 1.0, share)
 
         def mix_input(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-            if mask is not None:
-                a = tf.where(_reshape_mask(mask, a), b, a)
-            return _mix_values(a, b, share_of_images)
+            pasted = a if mask is None else tf.where(_reshape_mask(mask, a), b, a)
+            return _mix_values(pasted, b, share_of_images)
 
         def mix_weight(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
             return _mix_values(tf.cast(a, tf.float32), tf.cast(b, tf.float32), share)
