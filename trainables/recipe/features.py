@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
 from trainables import keras_private
-from trainables.data import residence
+from trainables.data import residence, sources
 from trainables.data.sources import DataError
 from trainables.numbers.seeds import seeding_python_and_numpy
 from trainables.recipe.author import Author, has_mixing
@@ -67,8 +67,9 @@ def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
 
     ``data`` is a tuple that begins with the inputs; its other entries are kept. ``device`` is the name of the device
     that computes. Returns None if ``data`` is None.
-    Raises: DataError: if the data is not a tuple. Refused: if the first examples get other outputs when they are
-    computed again, or a dictionary of inputs has names that the model lacks.
+    Raises: DataError: if the data is not a tuple, or the inputs are not arrays of at least one example. Refused: if the
+    first examples get other outputs when they are computed again, or a dictionary of inputs has names that the model
+    lacks.
     """
     if data is None:
         return None
@@ -78,7 +79,7 @@ def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
         )
     x, *others = data
     check_inputs(model, x)
-    x = residence.map_block_arrays(x)
+    (x,) = residence.map_block_arrays(sources.convert_arrays((x,)))
     size = len(tf.nest.flatten(x)[0])
 
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # TensorFlow has no types

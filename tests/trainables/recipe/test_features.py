@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 import zoo_data
@@ -106,6 +107,29 @@ def test_streams_have_no_features_to_keep() -> None:
     with pytest.raises(DataError, match="cache_features: false"):
         Streamed().begin(assignment())
     assert train(Streamed(), assignment(epochs=1, cache_features=False))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "told"),
+    [
+        ([[1.0, 2.0], [3.0, 4.0]], "a float within it"),
+        (None, "a NoneType within it"),
+        (np.zeros((0, 2)), "arrays of \\[0\\] examples"),
+    ],
+)
+def test_inputs_that_are_no_arrays_are_refused_by_name(inputs: Any, told: str) -> None:
+    front = keras.Sequential([keras.Input((2,)), layers.Dense(3)])
+    with pytest.raises(DataError, match=told):
+        features.replace_inputs(front, (inputs, np.zeros(2)), "cpu:0")
+
+
+def test_a_table_with_columns_of_numbers_and_booleans_has_features() -> None:
+    front = keras.Sequential([keras.Input((2,)), layers.Dense(3)])
+    numbers = np.array([[1.5, 0.0], [2.5, 1.0]], np.float32)
+    table = pd.DataFrame({"size": numbers[:, 0], "old": [False, True]})
+    found, _ = features.replace_inputs(front, (table, np.zeros(2)), "cpu:0")
+    expected, _ = features.replace_inputs(front, (numbers, np.zeros(2)), "cpu:0")
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_what_is_no_model_is_refused() -> None:
