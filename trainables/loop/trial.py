@@ -419,8 +419,8 @@ class ReadyTrial:
     def _begin_epoch(self, epoch: int) -> None:
         """Call hooks and callbacks before an epoch (from 1); what they set applies to this epoch.
 
-        Before the first epoch, those for the beginning of the training are called as well. Raises Refused for a setting
-        that would have no effect.
+        Before the first epoch, those for the beginning of the training are called as well. Raises Refused for a change
+        that is not allowed, see `_applying_changes`.
         """
         program = self.program
         program.state.will_train()  # hooks may assign variables

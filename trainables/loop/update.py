@@ -136,7 +136,7 @@ class Graph:
 
         Without loss scaling, a turn with numbers that are not finite is applied, and the second result is False. With
         it, such a turn is undone, and the second result is only False if the turn's loss is not finite: gradients may
-        overflow by the scale alone.
+        overflow by the scale alone. While it is traced, raises Refused as `forward` does.
         """
         batch_arguments = tensors, rows, seed, number
         if not self.step.turns:
@@ -254,7 +254,7 @@ class Graph:
                     draws = cut.draw(seed, number, place * CALLS)
                     # generators go on where the turn before has stopped
                     draws.seeds = dict(self._seeds_after_turn[place - 1])
-                # persistent, because several updates ask it for gradients, one after the other
+                # A tape that is asked for gradients several times, once for each update, must be persistent.
                 with tf.GradientTape(persistent=len(turn) > 1) as tape:
                     shares, count = self.step.losses(cut, example, turn, counts=not again)
                     scaled = [shares[update.loss] for update in turn]

@@ -245,6 +245,7 @@ class AuthorData:
 
         They are the inputs of the validation data, or of the training data if there is no validation data. With folds,
         or if all data trains, they are those of both together. Needed for a trial that trains on cached features.
+        Raises: DataError: if `data` does not return training and validation data, or they are not arrays.
         """
         with self._surroundings.running_data(author):
             train, validation, _ = run_data(author, hp, assignment.data_seed)
@@ -377,7 +378,11 @@ def _require_arrays(data: Examples) -> ArraySplit:
 def _with_features(
     author: Author, hp: Hyperparameters, placement: Placement, parts: DataParts
 ) -> DataParts:
-    """Return the parts with inputs replaced by their features, if the trial caches features; otherwise as they are."""
+    """Return the parts with inputs replaced by their features, if the trial caches features; otherwise as they are.
+
+    They are also as they are if `features` returns None. Raises what `features.make_front_model` and
+    `features.replace_inputs` raise.
+    """
     if not overrides(author, "features"):
         return parts
     from trainables.recipe import features

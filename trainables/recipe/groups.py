@@ -155,9 +155,8 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
     def __init__(self, parts: Sequence[Part], learning_rate: Any) -> None:
         super().__init__(learning_rate=learning_rate, name="grouped")
         self.parts = tuple(parts)
-        self._place = {
-            id(v): part for part in parts for v in part.variables
-        }  # the part of a weight
+        # the part that trains a weight, by the weight's id
+        self._place = {id(v): part for part in parts for v in part.variables}
         own = [part for part in parts if part.is_the_trials]
         # The trial's bounds for clipping, by kind. All its optimizers are made alike, so the first one tells them.
         bounds: dict[str, Any] = {}
