@@ -314,7 +314,10 @@ def _draw_uniform(original: Callable[..., Any], arguments: dict[str, Any]) -> tf
 
 
 def _convert_to_fraction(words: tf.Tensor, dtype: tf.DType, name: str) -> tf.Tensor:
-    """Return numbers in [0, 1) from the low bits of random words; raises CannotCompile for an unsupported type."""
+    """Return numbers in [0, 1) from the low bits of random words, as the kernel ``name`` draws them.
+
+    Raises CannotCompile for another type than those in `_MANTISSA`.
+    """
     if dtype not in _MANTISSA:
         raise CannotCompile(f"XLA would not draw the numbers of {name} in {dtype.name}")
     bits, exponent, unsigned = _MANTISSA[dtype]  # numbers in [1, 2) all have this exponent
