@@ -47,16 +47,17 @@ def load_shared(
 ) -> tuple[Loaded, Reads]:
     """Return the result of ``load()`` and the hyperparameters that it read; workers of a node share one load.
 
-    In the result, each `BlockArray` is replaced by a memory map. Workers share a result through ``folder`` if their
-    trials have the same values for all hyperparameters that ``load`` read; all arrays are then memory maps,
-    copy-on-write. While one worker loads, the others wait. The folder belongs to one run of one sweep, so code and
+    In the result, each `BlockArray` is replaced by a memory map. The first worker writes the result to ``folder``,
+    which is created if needed and gets a lock file. A worker whose trial has the same values for all hyperparameters
+    that ``load`` read does not call ``load``. All arrays are then memory maps, copy-on-write, also in the first worker.
+    While one worker loads, others that find no result wait. The folder belongs to one run of one sweep, so code and
     files stay the same; if it is None, nothing is shared. Each worker loads for itself if the data contains anything
-    but `BlockArray` and arrays in memory, such as streams, Python objects or an author's own memory maps, or if
-    ``has_left``, called after the load, returns a true value: the load has then set attributes of the trainable, which
-    other workers would lack. ``opened`` records the files that ``load`` opens; if another worker has loaded the data,
-    the files that it opened are added.
+    but None, `BlockArray` and arrays in memory, such as streams, Python objects or an author's own memory maps. It also
+    does so if ``has_left``, called after the load, returns a true value: the load has then set attributes of the
+    trainable, which other workers would lack. ``opened`` has the files and environment variables that ``load`` reads
+    here. They are stored with the result, and those stored by the worker that loaded it are added to ``opened``.
     Raises: DataError: if the disk is too small, a `BlockArray` does not yield as many rows as its shape says, or shared
-    data has dicts whose keys are no texts. Whatever ``load`` raises.
+    data has dicts whose keys are no texts. Whatever ``load`` raises; nothing is stored then.
     """
     if folder is None:
         return _map_loaded(*_load_recording_reads(hp, load))
@@ -79,17 +80,18 @@ def load_shared(
                 del loaded  # free the memory; this worker uses the files like all others
     structure, reads = _read_about(shared)
     if structure is None:
-        return _map_loaded(*_load_recording_reads(hp, load))
+        return _map_loaded(*_load_recording_reads(hp, load))  # the data cannot be shared
     if opened is not None:
         opened.add(_read_opened(shared))
     return (_map_files(structure, shared), reads)
 
 
 def map_block_arrays(arrays: Any) -> Any:
-    """Return the arrays with each `BlockArray` replaced by a memory map of a temporary file.
+    """Return a nested structure of arrays with each `BlockArray` replaced by a memory map of a temporary file.
 
-    The files are deleted at once; their space is freed with the maps. Raises DataError if the disk is too small or a
-    `BlockArray` does not yield as many rows as its shape says.
+    The maps are copy-on-write, so writing to them changes no file. ``arrays`` itself is returned if it has no
+    `BlockArray`. The files are deleted at once; their space is freed with the maps. Raises DataError if the disk is too
+    small or a `BlockArray` does not yield as many rows as its shape says.
     """
     if not any(isinstance(leaf, BlockArray) for leaf in tf.nest.flatten(arrays)):
         return arrays
@@ -137,8 +139,9 @@ def _locking(file: Path) -> Iterator[None]:
 
 
 def _can_be_shared(data: Any) -> bool:
-    """Return whether data is made of arrays in memory or `BlockArray`, in structures that can be stored.
+    """Return whether data is made of arrays in memory, `BlockArray` and None alone.
 
+    They may be nested in tuples, lists, dicts and `Buckets`, but not in subclasses of these, which could not be stored.
     Arrays of Python objects are excluded, and those that an author has mapped, because they are shared already.
     """
     if type(data) in (tuple, list, Buckets):
@@ -156,8 +159,9 @@ def _can_be_shared(data: Any) -> bool:
 def _write_shared(loaded: Any, reads: Reads, opened: RecordedReads, home: Path) -> None:
     """Write arrays, their structure, and the recorded hyperparameters and files to the folder ``home``.
 
-    The folder is written under another name and then renamed, so that ``home`` is complete once it exists. If
-    ``loaded`` is None, the folder only records that the data cannot be shared.
+    The folder is written under another name, "part" beside it, and then renamed, so that ``home`` is complete once it
+    exists; after an error nothing is left. If ``loaded`` is None, the folder only records that the data cannot be
+    shared.
     Raises: DataError: if the disk is too small, a dict has keys that are no texts, or a `BlockArray` does not yield as
     many rows as its shape says.
     """
@@ -193,9 +197,10 @@ def _read_opened(home: Path) -> RecordedReads:
 
 
 def _write_array(leaf: Any, file: Path) -> None:
-    """Write one array as .npy, with its data at a multiple of 64 bytes; `BlockArray` block by block.
+    """Write one array to ``file`` as .npy, with its data at a multiple of 64 bytes; a `BlockArray` block by block.
 
-    Raises: DataError: if a `BlockArray` yields more or fewer rows than expected.
+    Raises: DataError: if a `BlockArray` yields more or fewer rows than its shape says; the file then stays. OSError: if
+    the disk is full.
     """
     if not isinstance(leaf, BlockArray):
         np.save(file, np.ascontiguousarray(leaf), allow_pickle=False)
@@ -257,6 +262,7 @@ def _encode_structure(data: Any, numbers: Iterator[int]) -> Any:
 
 
 def _map_files(part: Any, home: Path) -> Any:
+    # `part` is JSON as `_encode_structure` makes it; an int is the number of an array's file in `home`.
     match part:
         case None:
             return None
@@ -272,17 +278,19 @@ def _map_files(part: Any, home: Path) -> Any:
             return tuple(_map_files(item, home) for item in part["tuple"])
 
 
-COPIED_ON_CPU = 64 * 2**20
-RESIDENT_ON_GPU = 2 * 2**30
+COPIED_ON_CPU = 64 * 2**20  # bytes of arrays that are copied to a CPU device, by default
+RESIDENT_ON_GPU = 2 * 2**30  # bytes of arrays that stay on a GPU or TPU, by default
 ALIGNMENT = 64  # bytes; TensorFlow's kernels abort with a smaller alignment
 
 
 def put_on_devices(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
-    """Return the arrays as tensors: on the one device, or as a value per replica on every device of this process.
+    """Return a nested structure of arrays as tensors on the devices of this process.
 
-    Integers that GPUs cannot gather are packed. Tensors on CPU devices share the memory of arrays that `can_be_aliased`
-    allows. With ``given_away``, they also share the memory of other aligned numeric arrays, which must not be used
-    afterwards.
+    If there is one replica in all processes, each array becomes a tensor on its device. Otherwise it becomes one
+    distributed value with the whole array on every device. On GPUs, and if this process has several devices, integers
+    that GPUs cannot gather become `Packed`; what is a tensor already is not packed. Tensors on CPU devices share the
+    memory of arrays that `can_be_aliased` allows. With ``given_away``, they also share that of other aligned, writeable
+    and contiguous arrays of numbers, which must not be used afterwards.
     """
     on_host = _put_on_host(arrays, replicas, given_away=given_away)
     if replicas.number == 1:
@@ -292,10 +300,11 @@ def put_on_devices(arrays: Any, replicas: Replicas, *, given_away: bool = False)
 
 
 def put_per_device(parts: Sequence[Any], replicas: Replicas) -> Any:
-    """Return one distributed value: the n-th of ``parts`` as tensors on the n-th device of this process.
+    """Return distributed values that have the arrays of the n-th of ``parts`` on the n-th device of this process.
 
-    The tensors may share the arrays' memory, as with ``given_away`` in `put_on_devices`. All parts need the same
-    shapes.
+    ``parts`` has one nested structure of arrays for each device, all with the same structure and shapes, and the result
+    has this structure. Integers are packed as in `put_on_devices`. The tensors may share the arrays' memory, as with
+    ``given_away`` there, so the arrays must not be used afterwards.
     """
     return _distribute(
         [_put_on_host(arrays, replicas, given_away=True) for arrays in parts], replicas
@@ -306,26 +315,28 @@ def _put_on_host(arrays: Any, replicas: Replicas, *, given_away: bool) -> Any:
     # several logical CPU devices stand in for GPUs
     like_gpus = replicas.several_here or replicas.on_gpu
 
-    def host_tensor(leaf: Any) -> Any:
+    def convert_leaf(leaf: Any) -> Any:
         if like_gpus and not isinstance(leaf, tf.Tensor) and needs_packing(np.dtype(leaf.dtype)):
-            words, none = pack(np.asarray(leaf))
+            words, without_rows = pack(np.asarray(leaf))
             return Packed(
-                _host_tensor(words, given_away=given_away), _host_tensor(none, given_away=False)
+                _host_tensor(words, given_away=given_away),
+                _host_tensor(without_rows, given_away=False),
             )
         return _host_tensor(leaf, given_away=given_away)
 
-    return tf.nest.map_structure(host_tensor, arrays)
+    return tf.nest.map_structure(convert_leaf, arrays)
 
 
 def _distribute(parts: Sequence[Any], replicas: Replicas) -> Any:
-    def on_replica(*tensors: Any) -> Any:
-        def value(place: int) -> Any:
-            with tf.device(replicas.devices[place]):
-                return _copy_tensor(tensors[place])
+    # `parts` has one structure of tensors for each device of this process.
+    def distribute_leaf(*tensors: Any) -> Any:
+        def copy_to_device(index: int) -> Any:
+            with tf.device(replicas.devices[index]):
+                return _copy_tensor(tensors[index])
 
-        return replicas.create_per_replica(value)
+        return replicas.create_per_replica(copy_to_device)
 
-    return tf.nest.map_structure(on_replica, *parts)
+    return tf.nest.map_structure(distribute_leaf, *parts)
 
 
 def fit_on_devices(
@@ -333,9 +344,9 @@ def fit_on_devices(
 ) -> bool:
     """Return whether the arrays ``leaves`` of a data set are small enough to stay on each device as a whole.
 
-    GPUs and TPUs hold up to ``resident_bytes`` (2 GiB by default). CPUs hold up to half of the machine's memory of
-    arrays that can be aliased (nothing if its size is unknown), but only 64 MiB (or ``resident_bytes``) of those that
-    must be copied, because every worker of the node would hold a copy.
+    GPUs and TPUs hold up to ``resident_bytes`` (2 GiB if None). CPUs hold up to half of the machine's memory of arrays
+    that can be aliased (nothing if its size is unknown), but only ``resident_bytes`` (64 MiB if None) of those that
+    must be copied, because every worker of the node would hold a copy. Each limit holds for all ``leaves`` together.
     """
     copied = sum(measure_bytes(leaf) for leaf in leaves if not can_be_aliased(leaf))
     aliased = sum(map(measure_bytes, leaves)) - copied
@@ -349,16 +360,16 @@ def fit_on_devices(
 
 
 def can_be_aliased(leaf: Any) -> bool:
-    """Return whether a tensor may share an array's memory.
+    """Return whether a tensor may share an array's memory without risk to others who use the array.
 
-    The array must be mapped copy-on-write, not empty, contiguous, aligned, and of numbers or booleans in the machine's
-    byte order.
+    The array must be mapped copy-on-write, not empty, contiguous, aligned to 64 bytes, and of integers, NumPy's floats
+    or booleans in the machine's byte order. False for everything else, such as tensors.
     """
     return isinstance(leaf, np.memmap) and leaf.mode == "c" and _has_shareable_memory(leaf)
 
 
 def allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an uninitialised array, aligned so that `put_on_devices` can alias it on a CPU device.
+    """Return an uninitialised array, aligned so that `put_on_devices` with ``given_away`` can alias it on a CPU device.
 
     Arrays of objects are not aligned, because they cannot be aliased.
     """
@@ -371,7 +382,7 @@ def allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray
 
 
 def measure_bytes(leaf: Any) -> int:
-    """Return the size of an array in bytes; for an array of Python texts, the sum of their lengths."""
+    """Return the size of an array or tensor in bytes; for an array of `str` or `bytes`, the sum of their lengths."""
     if np.dtype(leaf.dtype).hasobject:
         return sum(map(len, leaf.reshape(-1)))
     return int(np.prod(leaf.shape, dtype=np.int64)) * int(np.dtype(leaf.dtype).itemsize)
@@ -414,7 +425,8 @@ class Packed(tf.experimental.ExtensionType):
     """
 
     words: tf.Tensor  # int64, of shape (rows, words per row)
-    none: tf.Tensor  # an array without rows, for the dtype and the shape of a row, which may differ between buckets
+    # of shape (0, *shape of a row): has only the dtype and the shape of a row, which may differ between buckets
+    none: tf.Tensor
 
     @property
     def device(self) -> str:
@@ -422,28 +434,30 @@ class Packed(tf.experimental.ExtensionType):
         return str(self.words.device)
 
     def rows(self, rows: tf.Tensor) -> tf.Tensor:
-        """Return the rows with the numbers ``rows``, unpacked to the original dtype and shape.
+        """Return the rows at the positions ``rows``, a vector of integers, unpacked to the original dtype and shape.
 
         They are cut and reshaped as unsigned integers only, because TensorFlow cuts and reshapes int32 on the host.
         """
         dtype = self.none.dtype
         words = tf.gather(self.words, rows)
-        numbers = tf.bitcast(words, _get_unsigned_type(dtype))
+        numbers = tf.bitcast(words, _get_unsigned_type(dtype))  # (rows, words, numbers in a word)
         row_shape = tf.shape(self.none)[1:]
-        numbers_per_row = self.none.shape[1:].num_elements()
-        words_per_row = self.words.shape[1]
         numbers_per_word = WORD // dtype.size
         flat = tf.reshape(numbers, [tf.shape(words)[0], tf.shape(words)[1] * numbers_per_word])
-        # Cut off the padding of a row's last word, except if it is known that there is none.
-        if (
-            numbers_per_row is None
-            or words_per_row is None
-            or numbers_per_row * dtype.size != words_per_row * WORD
-        ):
+        # Sizes that are known while a graph is traced, otherwise None.
+        known_numbers = self.none.shape[1:].num_elements()
+        known_words = self.words.shape[1]
+        fills_words = (
+            known_numbers is not None
+            and known_words is not None
+            and known_numbers * dtype.size == known_words * WORD
+        )
+        if not fills_words:  # cut off the padding of each row's last word
             sizes = []
             for axis in range(self.none.shape.rank - 1):
                 sizes.append(row_shape[axis])
-            flat = flat[:, : functools.reduce(operator.mul, sizes, 1)]
+            numbers_per_row = functools.reduce(operator.mul, sizes, 1)
+            flat = flat[:, :numbers_per_row]
         unpacked = tf.reshape(flat, tf.concat([tf.shape(words)[:1], row_shape], 0))
         unpacked.set_shape([rows.shape[0], *self.none.shape[1:]])
         if unpacked.dtype == dtype:
@@ -452,15 +466,19 @@ class Packed(tf.experimental.ExtensionType):
 
 
 def needs_packing(dtype: np.dtype[Any]) -> bool:
-    """Return whether GPUs can gather numbers of this type only if they are packed: all integers except int64."""
+    """Return whether GPUs can gather numbers of this type only if they are packed.
+
+    This holds for all integers except int64 in the machine's byte order, and not for booleans.
+    """
     return dtype.kind in "iu" and dtype != np.int64
 
 
 def pack(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Pack the rows of an integer array into words of eight bytes; return the words and an array without rows.
 
-    The words are int64 of shape (rows, words per row), and a view of the array if its rows fill whole words. The second
-    array has the dtype and row shape of the original, for unpacking.
+    The words are int64 of shape (rows, words per row). They are a view of the array if its rows fill whole words and it
+    is contiguous and in the machine's byte order. Otherwise they are a copy, and zeros fill each row's last word. The
+    second array has the shape (0, *shape of a row) and the dtype of the original, for unpacking.
     """
     array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     size = int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
@@ -474,7 +492,7 @@ def pack(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[
 
 
 def gather(leaf: Any, rows: tf.Tensor) -> tf.Tensor:
-    """Return the rows with the numbers ``rows`` of ``leaf``, a tensor on a device or a `Packed` array, as a tensor.
+    """Return the rows of ``leaf``, a tensor on a device or a `Packed` array, at the positions ``rows``, as a tensor.
 
     Rows of a `Packed` array are unpacked.
     """

@@ -9,7 +9,7 @@ import numpy as np
 
 from trainables.data.sources import Buckets, DataError
 
-ROUNDED_TO = 8
+ROUNDED_TO = 8  # lengths that are chosen are multiples of this
 
 
 def buckets(
@@ -27,13 +27,14 @@ def buckets(
     ``x``: rows of different lengths (a list of lists or arrays, an array of objects, a `tf.RaggedTensor`), each of
     shape (length, ...), or a dict of such rows and of arrays; the longest of an example's rows counts. ``padding``
     fills x. ``y`` and ``sample_weight``: arrays, or rows with one entry per element of the sequence. Such rows of ``y``
-    are padded with ``y_padding``, which must then be given, and those of ``sample_weight`` with 0. By default, at most
-    ``count`` lengths are chosen that hold about equally many examples, rounded up to multiples of 8. Buckets are sorted
-    by length; empty ones are left out. Padded integers become int32, or int64 if one of them does not fit into int32;
-    padded floats become float32.
+    are padded with ``y_padding``, which must then be given, and those of ``sample_weight`` with 0. If ``lengths`` is
+    None, at most ``count`` lengths are chosen that hold about equally many examples, rounded up to multiples of 8.
+    Buckets are sorted by length; empty ones are left out. Within a bucket, examples keep their order. Padded integers
+    become int32, or int64 if one of them does not fit into int32; padded floats become float32.
     Raises: DataError: if rows, targets and lengths do not fit together, such as a row longer than all ``lengths``, if
-    the inputs of a dict have different numbers of rows, if ``x`` has only plain arrays, which need no buckets, or if
-    an integer of a row does not fit into int64.
+    the inputs of a dict have different numbers of rows, if ``x`` has only plain arrays, which need no buckets, if
+    there are no rows, if rows are texts or differ in other axes than the first, if an integer of a row does not fit
+    into int64, or if a length or ``count`` is below 1.
 
     The model must accept any length, ``keras.Input((None,))``, and mask the padding: ``Embedding(mask_zero=True)`` or
     ``Masking()``.
@@ -44,25 +45,14 @@ def buckets(
         raise DataError(
             "rows of one length, expected a list of sequences; hand over arrays as they are"
         )
+    # for each example, the number of elements of its longest row
     sizes = np.array([_measure_rows(rows) for rows in ragged.values()]).max(axis=0)
-    parts = {
-        "targets": (_convert_rows(y), y_padding),
-        **({} if sample_weight is None else {"weights": (_convert_rows(sample_weight), 0)}),
-    }
-    for name, (rows, value) in parts.items():
-        if len(rows) != len(sizes):
-            raise DataError(f"{len(sizes)} sequences and {len(rows)} {name}, expected as many")
-        if isinstance(rows, list):
-            if value is None:
-                raise DataError(
-                    "targets of different lengths without a padding; say y_padding, the label that does not count: the "
-                    "loss's ignore_class, or any where the model masks what was padded"
-                )
-            wrong = next((i for i, row in enumerate(rows) if len(row) != sizes[i]), None)
-            if wrong is not None:
-                raise DataError(
-                    f"{name} of row {wrong} are {len(rows[wrong])}, its sequence has {sizes[wrong]} elements"
-                )
+    # rows and padding of the targets and, if there are any, of the weights
+    others: dict[str, tuple[Any, float | None]] = {"targets": (_convert_rows(y), y_padding)}
+    if sample_weight is not None:
+        others["weights"] = (_convert_rows(sample_weight), 0)
+    for name, (rows, fill) in others.items():
+        _check_rows_fit(name, rows, fill, sizes)
     bounds = _choose_bucket_lengths(sizes, lengths, count)
     # for each example, the bucket of the shortest length that fits
     bucket_of_example = np.searchsorted(bounds, sizes)
@@ -74,16 +64,40 @@ def buckets(
     made = []
     for bucket, length in enumerate(bounds):
         chosen = np.flatnonzero(bucket_of_example == bucket)
-        if len(chosen):  # otherwise no sequence has this length, and the bucket is left out
-            padded = {
-                name: _pad_rows(rows, chosen, int(length), padding) for name, rows in inputs.items()
-            }
-            others = (
-                _pad_rows(rows, chosen, int(length), value or 0) for rows, value in parts.values()
-            )
-            # "" is the name of a single input
-            made.append((padded if isinstance(x, Mapping) else padded[""], *others))
+        if not len(chosen):  # no sequence has this length: the bucket is left out
+            continue
+        padded_inputs = {
+            name: _pad_rows(rows, chosen, int(length), padding) for name, rows in inputs.items()
+        }
+        padded_others = [
+            _pad_rows(rows, chosen, int(length), fill or 0) for rows, fill in others.values()
+        ]
+        # "" is the name of a single input
+        bucket_x = padded_inputs if isinstance(x, Mapping) else padded_inputs[""]
+        made.append((bucket_x, *padded_others))
     return Buckets(tuple(made))
+
+
+def _check_rows_fit(name: str, rows: Any, fill: float | None, sizes: np.ndarray[Any, Any]) -> None:
+    """Raise DataError unless targets or weights fit the sequences, which have ``sizes`` elements.
+
+    There must be as many rows as sequences. A list of rows (see `_convert_rows`) also needs a padding ``fill``, and
+    each row as many entries as its sequence has elements. ``name`` is "targets" or "weights", for the message.
+    """
+    if len(rows) != len(sizes):
+        raise DataError(f"{len(sizes)} sequences and {len(rows)} {name}, expected as many")
+    if not isinstance(rows, list):
+        return
+    if fill is None:
+        raise DataError(
+            "targets of different lengths without a padding; say y_padding, the label that does not count: the "
+            "loss's ignore_class, or any where the model masks what was padded"
+        )
+    wrong = next((i for i, row in enumerate(rows) if len(row) != sizes[i]), None)
+    if wrong is not None:
+        raise DataError(
+            f"{name} of row {wrong} are {len(rows[wrong])}, its sequence has {sizes[wrong]} elements"
+        )
 
 
 def _choose_bucket_lengths(
@@ -122,9 +136,10 @@ def _measure_rows(rows: list[Any]) -> list[int]:
 def _convert_rows(sequences: Any) -> Any:
     """Return a list of arrays of one type if rows may differ in length, else an array with one row per example.
 
-    Arrays of a plain type, which are not checked, and lists of single values give an array; all else gives a list.
-    Raises: DataError: if a list has no rows, its rows differ in other axes than the first, or they hold texts or
-    integers that do not fit into int64.
+    Arrays of a plain type, which are not checked, and lists of single values give an array. All else gives a list, in
+    the type that `_choose_dtype` finds, such as a list of lists, an array of Python objects or a Series of lists.
+    Raises: DataError: if a list has no rows, its rows differ in other axes than the first, or they hold Python objects,
+    texts, or integers that do not fit into int64.
     """
     if hasattr(sequences, "numpy"):
         sequences = sequences.numpy()  # a ragged tensor becomes an array of arrays
@@ -154,9 +169,11 @@ def _convert_rows(sequences: Any) -> Any:
 
 
 def _choose_dtype(rows: Sequence[np.ndarray[Any, Any]]) -> np.dtype[Any]:
-    """Return the dtype of the padded array of rows of numbers.
+    """Return the dtype of the padded array of ``rows`` of numbers; empty rows do not count.
 
-    Raises: DataError: if an integer does not fit into int64.
+    It is float32 if there are floats, bool if all are booleans, and int32 if there are only empty rows. Integers, also
+    with booleans among them, become int32 or int64, see `_choose_integer_dtype`.
+    Raises: DataError: if an integer does not fit into int64, and no row has floats.
     """
     dtypes = {row.dtype for row in rows if row.size}  # NumPy makes an empty list float64
     if not dtypes:
@@ -180,7 +197,7 @@ def _choose_integer_dtype(
     """
     lowest = highest = 0
     for dtype in dtypes:
-        if np.can_cast(dtype, np.int32):
+        if np.can_cast(dtype, np.int32):  # all numbers of this type fit
             continue
         numbers = np.concatenate([row.ravel() for row in rows if row.size and row.dtype == dtype])
         lowest = min(lowest, int(numbers.min()))
@@ -199,8 +216,9 @@ def _choose_integer_dtype(
 def _pad_rows(
     rows: Any, chosen: np.ndarray[Any, Any], length: int, value: float
 ) -> np.ndarray[Any, Any]:
-    if not isinstance(rows, list):
+    if not isinstance(rows, list):  # an array of one row per example, which needs no padding
         return np.asarray(rows[chosen])
+    # the shape of an element of a sequence; () if all sequences are empty
     inner = next((row.shape[1:] for row in rows if row.size), ())
     array = np.full((len(chosen), length, *inner), value, rows[0].dtype)
     for target, row in zip(array, chosen, strict=True):

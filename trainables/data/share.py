@@ -26,9 +26,10 @@ def compute_bounds(size: Any, part: Any, parts: int) -> tuple[Any, Any]:
 
 
 def fill_bounds(start: int, stop: int, size: int) -> tuple[int, int]:
-    """Return the bounds (start, stop) of a part of ``size`` rows; an empty part is extended to one row.
+    """Return ``start`` and ``stop`` of a part of an array; if the part is empty, those of a part of one row.
 
-    This is the row at ``start`` or, if there is none, the last row. Another part may have it, too.
+    ``stop`` is exclusive, and ``size`` is the number of rows of the array, at least 1. The one row is that at ``start``
+    or, if there is none, the last row. Another part may have it, too.
     """
     first = min(start, size - 1)
     return first, max(stop, first + 1)
@@ -51,7 +52,10 @@ class Share:
         return replace(self, micro_batches=1)
 
     def mask_batch(self, size: int) -> Mask:
-        """Return a mask of the examples of a batch of ``size`` that this process needs; at least one is marked."""
+        """Return a mask of the examples of a batch of ``size``, at least 1: True for those that this process needs.
+
+        At least one is True. In a small batch, several processes may need the same example.
+        """
         parts = self.replicas * self.micro_batches
         found = np.zeros(size, np.bool_)
         for micro_batch in range(self.micro_batches):
@@ -85,53 +89,55 @@ class Share:
     def places(self, size: int, batch_size: int) -> tuple[Places, Places]:
         """Return the positions of the examples that this process needs, and an index for each of all examples.
 
-        There are ``size`` examples in batches of ``batch_size``. The index says where the example is among the
-        positions; it is 0 if the example is not needed. The last position is repeated until there are
-        `count_most_needed`.
+        There are ``size`` examples, at least 1, in batches of ``batch_size``. The positions are ascending, and the last
+        one is repeated until there are `count_most_needed`. The index says where the example is among the positions; it
+        is 0 if the example is not needed.
         """
         mine = np.flatnonzero(self.mask_batches(size, batch_size)).astype(np.int32)
         index = np.zeros(size, np.int32)
         index[mine] = np.arange(len(mine), dtype=np.int32)
-        return np.concatenate(
-            [
-                mine,
-                np.full(self.count_most_needed(size, batch_size) - len(mine), mine[-1], np.int32),
-            ]
-        ), index
+        missing = self.count_most_needed(size, batch_size) - len(mine)
+        positions = np.concatenate([mine, np.full(missing, mine[-1], np.int32)])
+        return positions, index
 
     def arrange_by_replica(self, size: int, batch_size: int) -> tuple[list[Places], Places]:
         """Return the positions of the examples of each replica of this process, and a row for each of all examples.
 
-        There are ``size`` examples in batches of ``batch_size``. The row says where the example is among the positions
-        of its replica. Batches start at the same rows on all replicas of all processes. A slice that is shorter than
-        the longest one repeats its last example. If a batch has fewer examples than there are slices, all replicas get
-        the whole batch.
+        There are ``size`` examples, at least 1, in batches of ``batch_size``. The row says where the example is among
+        the positions of its replica, which may be of another process. Batches start at the same rows on all replicas of
+        all processes. A slice that is shorter than the longest one repeats its last example. If a batch has fewer
+        examples than there are slices, all replicas get the whole batch.
         """
-        blocks = [list[Places]() for _ in range(self.local)]
+        positions_by_replica = [list[Places]() for _ in range(self.local)]
         row_of_example = np.zeros(size, np.int32)
-        whole, rest = divmod(size, batch_size)
+        whole_batches, rest = divmod(size, batch_size)
         first_row = 0
         # All whole batches are cut alike and arranged at once; then the smaller last one, if there is one.
-        for start, length, times in ((0, batch_size, whole), (whole * batch_size, rest, 1)):
-            if not length or not times:
+        for start, length, batches in (
+            (0, batch_size, whole_batches),
+            (whole_batches * batch_size, rest, 1),
+        ):
+            if not length or not batches:
                 continue
-            slices, width, within = self._split_by_replica(length)
-            batch_starts = start + length * np.arange(times, dtype=np.int32)
-            batch_rows = first_row + width * np.arange(times, dtype=np.int32)
-            stop = start + length * times
-            row_of_example[start:stop] = (batch_rows[:, None] + within[None]).reshape(-1)
-            for local in range(self.local):
-                own = slices[self.rank * self.local + local]
-                filled = np.concatenate([own, np.full(width - len(own), own[-1], np.int32)])
-                blocks[local].append((batch_starts[:, None] + filled[None]).reshape(-1))
-            first_row += width * times
-        return [np.concatenate(each) for each in blocks], row_of_example
+            # `longest` is the number of rows that a batch takes on each replica.
+            slices, longest, row_in_slice = self._split_by_replica(length)
+            batch_starts = start + length * np.arange(batches, dtype=np.int32)
+            batch_rows = first_row + longest * np.arange(batches, dtype=np.int32)
+            stop = start + length * batches
+            row_of_example[start:stop] = (batch_rows[:, None] + row_in_slice[None]).reshape(-1)
+            for replica in range(self.local):
+                own = slices[self.rank * self.local + replica]
+                filled = np.concatenate([own, np.full(longest - len(own), own[-1], np.int32)])
+                positions = (batch_starts[:, None] + filled[None]).reshape(-1)
+                positions_by_replica[replica].append(positions)
+            first_row += longest * batches
+        return [np.concatenate(each) for each in positions_by_replica], row_of_example
 
     def _split_by_replica(self, size: int) -> tuple[list[Places], int, Places]:
         """Return the positions of each replica's examples in a batch of ``size``, the largest slice's size, and rows.
 
-        The rows say where each example is in its slice. The replicas are those of all processes. All of them get the
-        whole batch if some examples are in several slices.
+        The rows say for each example of the batch where it is in its slice. The replicas are those of all processes.
+        All of them get the whole batch if some examples are in several slices.
         """
         each = (replace(self, local=1, rank=rank).mask_batch(size) for rank in range(self.replicas))
         slices = []
@@ -141,25 +147,27 @@ class Share:
         if sum(map(len, slices)) > size:
             everything = np.arange(size, dtype=np.int32)
             return [everything] * self.replicas, size, everything
-        within = np.zeros(size, np.int32)
+        row_in_slice = np.zeros(size, np.int32)
         for own in slices:
-            within[own] = np.arange(len(own), dtype=np.int32)
-        return slices, max(map(len, slices)), within
+            row_in_slice[own] = np.arange(len(own), dtype=np.int32)
+        return slices, max(map(len, slices)), row_in_slice
 
     def make_filter(self, size: int, batch_size: int) -> Callable[[tf.Tensor], tf.Tensor]:
         """Return a function for `Dataset.filter`: given a position in a pass, whether this process needs that example.
 
-        The pass has ``size`` examples in batches of ``batch_size``.
+        The pass has ``size`` examples in batches of ``batch_size``. Position and answer are scalar tensors.
         """
-        whole = size // batch_size * batch_size
-        # without a last batch, its mask is never used, but must not be empty
-        rest_size = max(size - whole, 1)
-        batch = tf.constant(self.mask_batch(max(batch_size, 1)))
-        rest = tf.constant(self.mask_batch(rest_size))
+        in_whole_batches = size // batch_size * batch_size
+        # without a last, smaller batch, its mask is never used, but must not be empty
+        rest_size = max(size - in_whole_batches, 1)
+        batch_mask = tf.constant(self.mask_batch(max(batch_size, 1)))
+        rest_mask = tf.constant(self.mask_batch(rest_size))
 
-        def is_wanted(place: tf.Tensor) -> tf.Tensor:
-            # `tf.where` computes both: this index must be valid even for places in whole batches.
-            last = tf.minimum(tf.maximum(place - whole, 0), rest_size - 1)
-            return tf.where(place < whole, batch[place % batch_size], rest[last])
+        def is_wanted(position: tf.Tensor) -> tf.Tensor:
+            # `tf.where` computes both: this index must be valid even for positions in whole batches.
+            in_rest = tf.minimum(tf.maximum(position - in_whole_batches, 0), rest_size - 1)
+            return tf.where(
+                position < in_whole_batches, batch_mask[position % batch_size], rest_mask[in_rest]
+            )
 
         return is_wanted

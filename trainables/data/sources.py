@@ -86,10 +86,11 @@ class Stream:
         skipped: int = 0,
         wanted: Callable[[tf.Tensor], tf.Tensor] | None = None,
     ) -> tf.data.Dataset:
-        """Return the dataset of pass ``number`` without its first ``skipped`` examples; not shuffled without a seed.
+        """Return the dataset of pass ``number`` without its first ``skipped`` examples.
 
+        It is not shuffled if ``seed`` is None.
         ``wanted`` maps an example's position in the pass, which counts skipped ones, to whether the example is kept;
-        both are tensors.
+        both are scalar tensors. All are kept if it is None. The functions of `maps` are applied to the kept examples.
         """
         # Reading by record number is only of use if examples are left out.
         by_place = self.places is not None and wanted is not None
@@ -110,7 +111,10 @@ class Stream:
         return dataset
 
     def map(self, function: Callable[..., Any]) -> Stream:
-        """Return a copy of the stream with ``function(x, y, ...)`` applied to each example as it is read."""
+        """Return a copy of the stream with ``function(x, y, ...)`` applied to each example as it is read.
+
+        The copy applies it after the functions that the stream has, also if it gets another shuffle buffer.
+        """
         maps = (*self.maps, function)
         buffered = self.buffered
         if buffered is None:
@@ -127,7 +131,7 @@ class Visits:
 
     @classmethod
     def of(cls, hp: Hyperparameters) -> Visits:
-        """Read the hyperparameters ``shuffle`` and ``shuffle_buffer``.
+        """Return the order that the hyperparameters ``shuffle`` (True if missing) and ``shuffle_buffer`` ask for.
 
         Raises: TypeError: if ``shuffle`` is not a bool, or ``shuffle_buffer`` not a whole number. ValueError: if
         ``shuffle_buffer`` is out of bounds, or is set while ``shuffle`` is false.
@@ -146,8 +150,9 @@ class Visits:
 def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stream:
     """Return a `tf.data.Dataset` of single examples as a stream; a pass shuffles it in a buffer of ``buffer`` examples.
 
-    Passes without a seed are not shuffled. The dataset may be endless.
-    Raises: DataError: if its elements are batches, or could be.
+    Passes without a seed are not shuffled. The dataset may be endless. If it tells its size, the stream has this size.
+    Raises: DataError: if its elements are batches, or could be: each of their tensors has a first axis of unknown
+    length, and the pipeline has operations that may make batches. For the message, the first element is read.
     """
     size = int(dataset.cardinality())
     # A first axis of unknown length is that of a batch, or of sequences that differ in length.
@@ -169,9 +174,9 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
 
 
 def _has_unknown_lengths(dataset: tf.data.Dataset) -> bool:
-    """Return whether all dense parts of an element have a first axis of unknown length, as batches have.
+    """Return whether all dense tensors of an element have a first axis of unknown length, as batches have.
 
-    False if there are no dense parts.
+    False if there are no dense tensors, or if one has no axes or an unknown number of axes.
     """
     specs = []
     for spec in tf.nest.flatten(dataset.element_spec):
@@ -183,8 +188,8 @@ def _has_unknown_lengths(dataset: tf.data.Dataset) -> bool:
 def _is_of_examples(dataset: tf.data.Dataset) -> bool:
     """Return whether the elements of a dataset are certainly single examples.
 
-    This is certain if the pipeline has no `batch`, no Python function and no inner dataset, which could have made
-    batches.
+    This is certain if no step of the pipeline could have made batches: no `batch`, no Python function and no inner
+    dataset. It is not certain for a pipeline that undoes its batches.
     """
     kind = type(dataset).__name__.lower()
     if any(
@@ -209,46 +214,48 @@ def _describe_unbatching(dataset: tf.data.Dataset) -> str:
 
 
 def _is_batched(dataset: tf.data.Dataset) -> bool:
-    """Return whether the pipeline shows that a dataset's elements are batches, made by `batch` and not unbatched."""
-    present = dataset
-    while present is not None:
-        kind = type(present).__name__.lower()
+    """Return whether the pipeline shows that a dataset's elements are batches, made by `batch` and not unbatched.
+
+    The steps are followed from the last one back to a `batch`, but not beyond a step that may change what an element
+    is, such as `unbatch` or `flat_map`; False then.
+    """
+    # Steps whose elements are batches if those of their input are.
+    keeping = (
+        "prefetch",
+        "cache",
+        "map",
+        "take",
+        "skip",
+        "shuffle",
+        "options",
+        "repeat",
+        "filter",
+        "shard",
+    )
+    step = dataset
+    while True:
+        kind = type(step).__name__.lower()
         if "batchdataset" in kind and "unbatch" not in kind:
             return True
-        inputs = tensorflow_private.dataset_inputs(present)
-        # Operations whose elements are batches if those of their input are; "flatmap" would match "map".
-        keeping = (
-            "prefetch",
-            "cache",
-            "map",
-            "take",
-            "skip",
-            "shuffle",
-            "options",
-            "repeat",
-            "filter",
-            "shard",
-        )
-        keeps_elements = (
-            len(inputs) == 1 and any(name in kind for name in keeping) and "flatmap" not in kind
-        )
-        present = inputs[0] if keeps_elements else None
-    return False
+        if "flatmap" in kind or not any(name in kind for name in keeping):
+            return False
+        inputs = tensorflow_private.dataset_inputs(step)
+        if len(inputs) != 1:
+            return False
+        step = inputs[0]
 
 
-# default seed of `Dataset.shuffle`, and its number of seeds
-_WITHOUT_GLOBAL_SEED, _SEEDS = (
-    87654321,
-    2**31 - 1,
-)
+_WITHOUT_GLOBAL_SEED = 87654321  # what `Dataset.shuffle` uses where TensorFlow has no global seed
+_SEEDS = 2**31 - 1  # number of seeds that `Dataset.shuffle` tells apart
 
 
 def shuffle_dataset(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
-    """Return a dataset shuffled once as by `Dataset.shuffle`, but with an order that depends on ``seed`` alone.
+    """Return a dataset shuffled as by `Dataset.shuffle`, but with an order that depends on ``seed`` alone.
 
-    ``buffer`` is the number of elements among which the next one is drawn. `Dataset.shuffle` mixes in TensorFlow's
-    global seed. Any code may have set it in this process (`keras.utils.set_random_seed`) and not in another one, so two
-    ranks or workers would train in different orders.
+    The order is the same each time the result is iterated. ``buffer`` is the number of elements among which the next
+    one is drawn, at least 1. `Dataset.shuffle` mixes in TensorFlow's global seed. Any code may have set it in this
+    process (`keras.utils.set_random_seed`) and not in another one, so two ranks or workers would train in different
+    orders.
     """
     output_types = []
     output_shapes = []
@@ -277,9 +284,9 @@ def mix_seeds(seed: int, number: int) -> int:
 def permutation(
     size: int, seed: int | None, number: int
 ) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Return the order in which pass ``number`` visits ``size`` examples, the same on every machine.
+    """Return the order in which pass ``number`` visits ``size`` examples: their positions, from 0.
 
-    The order is ascending if ``seed`` is None.
+    The order is random, but the same on every machine for the same arguments. It is ascending if ``seed`` is None.
     """
     if seed is None:
         return np.arange(size, dtype=np.int32)
@@ -291,7 +298,10 @@ def permutation(
 
 
 def is_text(leaf: Any) -> bool:
-    """Return whether an array holds texts; of Python objects, only the first one is tested."""
+    """Return whether an array holds texts, `str` or `bytes`.
+
+    Of an array of Python objects, only the first one is tested; an empty one gives False.
+    """
     if leaf.dtype.kind in "SUT":
         return True
     if not leaf.dtype.hasobject or not len(leaf):
@@ -301,7 +311,7 @@ def is_text(leaf: Any) -> bool:
 
 
 def is_one_hot(rows: Any) -> bool:
-    """Return whether each row along the last axis has a single 1 and otherwise 0.
+    """Return whether each row along the last axis has a single 1 and otherwise 0; True if there are no rows.
 
     False for an array with fewer than two axes or fewer than two columns.
     """
@@ -332,7 +342,7 @@ def encode_texts(leaf: Any) -> np.ndarray[Any, Any]:
 
 
 def convert_texts(array: Any) -> Any:
-    """Return an array of texts as a tensor, which has a dtype for texts; return other arrays unchanged."""
+    """Return an array of texts (see `is_text`) as a tensor of strings on the CPU; return other arrays unchanged."""
     if not is_text(array):
         return array
     with tf.device("/cpu:0"):
@@ -340,9 +350,10 @@ def convert_texts(array: Any) -> Any:
 
 
 def list_content(array: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """Return arrays with the whole content of an array, for a digest.
+    """Return arrays of numbers with the whole content of an array, for a digest.
 
-    The result has only the array itself, or for an array of `bytes` objects their lengths and their joined characters.
+    The result has only the array itself, or for an array of `bytes` objects their lengths and their joined bytes. Other
+    Python objects are not supported.
     """
     if not array.dtype.hasobject:
         return [array]
@@ -363,10 +374,10 @@ PADDING = (
 def split_returned(data: Any) -> tuple[Any, ...]:
     """Return (training, validation) or (training, validation, test) from the result of `data`; validation may be None.
 
-    The first two are prepared by `normalize_examples`, and their arrays of floats are cast to float32 (see
-    `_cast_floats`). The test data is returned as it is, see `check_test_data`.
-    Raises: DataError: if the result is not a tuple of two or three data sets, looks like the (x, y) of one data set, or
-    `normalize_examples` refuses one.
+    The first two are prepared by `normalize_examples`, and if they are arrays or buckets, floats are cast to float32
+    (see `_cast_floats`). The test data is returned as it is, see `check_test_data`.
+    Raises: DataError: if the result is not a tuple of two or three data sets, looks like the (x, y) of one data set
+    (see `_are_inputs_and_targets`), or `normalize_examples` refuses the training or validation data.
     """
     # `type`, not `isinstance`: `Buckets` is a tuple as well, but one data set.
     is_tuple_of_parts = type(data) is tuple and len(data) in (2, 3)
@@ -412,18 +423,17 @@ def _convert_part(part: Any, name: str) -> Any:
 def _cast_floats(leaf: Any) -> Any:
     """Return an array of floats as float32, as Keras's `fit` does with NumPy's float64; everything else unchanged.
 
-    Tensors are cast as well, and data frames become arrays of any type. An author's own memory maps are shared as they
-    are, without a copy.
+    Tensors of other floats than float32 become arrays of float32. Data frames become arrays, whatever their types. A
+    `BlockArray` gets the dtype float32. An author's own memory maps are shared as they are, without a copy.
     """
     if isinstance(leaf, BlockArray):
         return replace(leaf, dtype=_FLOAT) if _is_other_float(leaf.dtype) else leaf
     if isinstance(leaf, np.memmap):
         return leaf
-    array = leaf
-    if hasattr(leaf, "numpy"):
-        array = leaf.numpy()
-    elif hasattr(leaf, "to_numpy"):
-        array = leaf = leaf.to_numpy()
+    if not hasattr(leaf, "numpy") and hasattr(leaf, "to_numpy"):
+        leaf = leaf.to_numpy()  # a data frame, which becomes an array in any case
+    # a tensor is only converted if it is cast
+    array = leaf.numpy() if hasattr(leaf, "numpy") else leaf
     if isinstance(array, np.ndarray) and _is_other_float(array.dtype):
         return array.astype(_FLOAT)
     return leaf
@@ -440,7 +450,7 @@ def _is_other_float(dtype: np.dtype[Any]) -> bool:
 def _are_inputs_and_targets(train: Any, validation: Any) -> bool:
     """Return whether ``train`` and ``validation`` are probably the inputs and targets of one data set.
 
-    This is probable for two bare arrays with different types or shapes of a row.
+    This is probable for two bare arrays (not in tuples or dicts) with different types or shapes of a row.
     """
     if not all(map(_is_array, (train, validation))):
         return False
@@ -459,9 +469,9 @@ def _is_array(part: Any) -> bool:
 def normalize_examples(data: Any) -> Any:
     """Return a data set of arrays as (x,), (x, y) or (x, y, sample_weight); any other data set, or a list, as it is.
 
-    Data without targets may be x alone (an array or a dict) or (x, None). Weights that are None are left out. Pandas
-    objects are converted by `convert_pandas`.
-    Raises: DataError: if there are weights without targets, or a tuple has another length.
+    Data sets of arrays are tuples, bare arrays and dicts. Data without targets may be x alone (an array or a dict) or
+    (x, None). Weights that are None are left out. Pandas objects are converted by `convert_pandas`.
+    Raises: DataError: if there are weights without targets, or a tuple is empty or has more than three parts.
     """
     if _is_array(data) or isinstance(data, dict):
         return (_convert_leaf(data),)
@@ -488,7 +498,7 @@ def _convert_leaf(part: Any) -> Any:
 def lacks_targets(element: Any) -> bool:
     """Return whether a dataset's elements, given by their ``element_spec``, have no targets.
 
-    Such an element is a bare tensor, a dict, or (x, None); a tuple (x,) does not count.
+    Such an element is a bare dense tensor, a dict, or (x, None). A tuple (x,) does not count, and gives False.
     """
     if type(element) is not tuple:
         return isinstance(element, tf.TensorSpec | dict)
@@ -496,11 +506,12 @@ def lacks_targets(element: Any) -> bool:
 
 
 def convert_arrays(arrays: Any) -> Any:
-    """Return (x,), (x, y) or (x, y, sample_weight) converted to arrays of one length, with texts as `bytes` objects.
+    """Return (x,), (x, y) or (x, y, sample_weight) converted to arrays, with texts as `bytes` objects.
 
-    `BlockArray` and objects that can be sliced like arrays are kept.
-    Raises: DataError: if the lengths differ, are 0 or are above 2**31 - 1, or something is not an array of numbers
-    (inputs may also be texts).
+    Each part may be a nested structure, which is kept. `BlockArray` and objects that can be sliced like arrays, such as
+    memory maps, are not converted.
+    Raises: DataError: if the arrays have different numbers of examples, none, or more than 2**31 - 1, or something is
+    not an array of numbers (inputs may also be texts).
     """
     x, *others = arrays
     arrays = (
@@ -523,8 +534,9 @@ def convert_arrays(arrays: Any) -> Any:
 def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
     """Return tensors, data frames and Series as arrays; arrays, and objects that are sliced like arrays, as they are.
 
-    Texts become `bytes` objects.
-    Raises: DataError: if ``leaf`` is not an array of numbers or, with ``may_be_text``, of texts.
+    A Series becomes an array with one column. Texts become `bytes` objects.
+    Raises: DataError: if ``leaf`` is not an array of numbers or, with ``may_be_text``, of texts. Numbers in an array of
+    Python objects, a sparse matrix and an array without axes are refused, too.
     """
     leaf = convert_pandas(leaf)
     if hasattr(leaf, "numpy"):
@@ -532,12 +544,9 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
     elif hasattr(leaf, "to_numpy"):
         leaf = leaf.to_numpy()
     sliceable = all(hasattr(leaf, part) for part in ("shape", "dtype", "__getitem__"))
-    # `toarray`: a sparse matrix
-    if not (sliceable or isinstance(leaf, BlockArray)) or hasattr(leaf, "toarray"):
-        if hasattr(leaf, "toarray"):
-            dense = "; make it one with .toarray() in data()"
-        else:
-            dense = ""
+    sparse = hasattr(leaf, "toarray")  # as matrices of SciPy have it
+    if not (sliceable or isinstance(leaf, BlockArray)) or sparse:
+        dense = "; make it one with .toarray() in data()" if sparse else ""
         raise DataError(
             f"a {type(leaf).__name__} within it, expected arrays, or dicts and tuples of arrays{dense}"
         )
@@ -570,7 +579,8 @@ def convert_pandas(leaf: Any) -> Any:
 
     A Series becomes an array with one column. A data frame stays one. If some of its columns are numbers and all others
     booleans, it is cast to one type of numbers, which is float32 if there are floats, because pandas would convert such
-    mixed columns to Python objects. It is not cast if a nullable column has missing values that this type cannot hold.
+    mixed columns to Python objects. It is returned unchanged if a nullable column has missing values that this type
+    cannot hold, if all columns are of one of the two kinds, or if there are columns of other kinds.
     """
     if hasattr(leaf, "to_numpy") and type(leaf).__name__ == "Series" and len(leaf.shape) == 1:
         return np.expand_dims(leaf.to_numpy(), -1)
@@ -594,7 +604,8 @@ def convert_pandas(leaf: Any) -> Any:
 def check_specs(element: Any) -> None:
     """Raise DataError unless a dataset's elements, given by their ``element_spec``, are tuples of one to three parts.
 
-    The parts must be dense tensors or structures of them; targets and weights must not be texts.
+    The parts must be dense tensors or nested structures of them; targets and weights must not be texts. Shapes are not
+    checked.
     """
     if not isinstance(element, tuple) or not 1 <= len(element) <= 3:
         raise DataError(
@@ -611,7 +622,10 @@ def check_specs(element: Any) -> None:
 
 
 def explain_refusal(data: Any) -> str:
-    """Return the end of an error message: what kind of object was returned as data, and what to return instead."""
+    """Return the end of an error message: what kind of object was returned as data, and what to return instead.
+
+    There are texts of their own for objects of PyTorch and Hugging Face's datasets, and for generators.
+    """
     kind = type(data)
     home = kind.__module__.partition(".")[0]
     if home == "torch":

@@ -34,17 +34,18 @@ from trainables.numbers import draws
 def find_nondeterminism(dataset: tf.data.Dataset) -> str:
     """Return the reason why a dataset may differ from pass to pass; "" if its pipeline shows none.
 
-    Reasons are ``deterministic=False``, and random draws in a `map` with parallel calls. Such draws are fixed by the
-    seed under which `data` ran, but the elements compete for them, so that one may get another draw in each pass.
+    Reasons are ``deterministic=False`` of a parallel operation, and random draws in a `map` with parallel calls. Such
+    draws are fixed by the seed under which `data` ran, but the elements compete for them, so that one may get another
+    draw in each pass.
     """
-    loose = dataset.options().deterministic is False
-    for part in _walk_datasets(dataset):
-        order = tensorflow_private.order_of(part)
+    unordered_by_default = dataset.options().deterministic is False
+    for step in _walk_datasets(dataset):
+        order = tensorflow_private.order_of(step)
         if order is None:  # not a parallel operation: its order is always the same
             continue
-        if order == "false" or (order == "default" and loose):
+        if order == "false" or (order == "default" and unordered_by_default):
             return "a tf.data.Dataset hands on its elements as they come: deterministic=False"
-        function = tensorflow_private.map_function(part)
+        function = tensorflow_private.map_function(step)
         if function is not None and any(
             kind in draws.RANDOM for kind, _ in draws.list_operations(function.graph)
         ):
@@ -90,8 +91,8 @@ class StreamSplit(Examples):
     def count(self, extent: Extent) -> None:
         """Count the examples of the stream, but no more than ``extent`` needs, because a stream may be endless.
 
-        Sets `size`; if the end was not reached, to 2**31 - 1, and `counted` stays False. Do nothing if the size is
-        known.
+        Sets `size`; if the end was not reached, to 2**31 - 1, and `counted` stays False. Nothing is read if the stream
+        is known to be endless, or an earlier call has counted as many. Do nothing if the size is known.
         Raises: DataError: if the stream is empty or cannot be read, or is endless and the extent asks for whole passes.
         NotBegun: if the trial's stop file appears during the count.
         """
@@ -103,9 +104,12 @@ class StreamSplit(Examples):
                 "validation data validation_steps) how many batches an epoch has"
             )
         # An endless stream has enough examples. So has one of which an earlier trial has counted as many.
-        if extent.examples is None or not (self._stream.endless or extent.examples <= self._seen):
+        has_enough = extent.examples is not None and (
+            self._stream.endless or extent.examples <= self._seen
+        )
+        if not has_enough:
             self._seen = _count_stream(self._stream, extent)
-            # if the count reached the end
+            # The count has reached the end of the stream if it found fewer examples than asked for.
             self.counted = extent.examples is None or self._seen < extent.examples
         if self.counted:
             self._start_pass(self._seen)
@@ -115,8 +119,8 @@ class StreamSplit(Examples):
     def _start_pass(self, size: int, at_once: int | None = None) -> None:
         """Store the number of examples of a pass, and create the prefetcher that will read passes.
 
-        At most ``at_once`` examples are read into one chunk; None means as many as fit. Raises DataError if ``size`` is
-        0.
+        ``at_once`` is the most examples of one chunk, rounded up to whole batches; None means as many as fit. What a
+        former prefetcher has read ahead is discarded. Raises DataError if ``size`` is 0.
         """
         if not size:
             raise DataError("an empty dataset, expected at least one example")
@@ -128,6 +132,7 @@ class StreamSplit(Examples):
     def visit(self, visits: Visits) -> None:
         """Set whether the following passes are shuffled, and the size of their shuffle buffer (None: the stream's own).
 
+        With another buffer than before, what was read ahead is discarded.
         Raises: DataError: if a shuffle buffer is set, but the stream has a shuffle of its own.
         """
         if visits.buffer != self.visits.buffer:
@@ -152,6 +157,8 @@ class StreamSplit(Examples):
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
         """Yield the arrays of all examples, block by block; only None if they are estimated at more than 256 MiB.
 
+        A stream that was not counted to its end counts as 2**31 - 1 examples, so it gives only None. Blocks and their
+        arrays are those of `blocks`.
         Raises: DataError: if the stream cannot be read.
         """
         if self.nbytes > LARGEST_STREAM_BYTES:
@@ -163,7 +170,8 @@ class StreamSplit(Examples):
     def blocks(self) -> Iterator[list[Any]]:
         """Yield all examples in their original order, in blocks of at most 4096.
 
-        Each block is a flat list with one NumPy array for each input, target and weight.
+        Each block is a flat list with one NumPy array for each input, target and weight. An endless stream is read
+        without end.
         Raises: DataError: if the stream cannot be read.
         """
         with tf.device("/cpu:0"):
@@ -172,9 +180,9 @@ class StreamSplit(Examples):
                 yield list(tf.nest.flatten(arrays))
 
     def examples(self, count: int) -> Any:
-        """Return the first examples, at most ``count``, as (x,), (x, y) or (x, y, sample_weight).
+        """Return the first examples, at most ``count``, as (x,), (x, y) or (x, y, sample_weight), in original order.
 
-        Texts are converted to a tensor.
+        They are NumPy arrays, but texts are a tensor.
         """
         rows = next(iter(self._stream.read(None, 0).take(count).batch(count).as_numpy_iterator()))
         return tuple(tf.nest.map_structure(sources.convert_texts, rows))
@@ -186,7 +194,7 @@ class StreamSplit(Examples):
 def _count_stream(stream: Stream, extent: Extent) -> int:
     """Return the number of examples of a stream, which is read only until there are ``extent.examples`` of them.
 
-    As it is read in blocks, the result may be up to 1,023 above this limit.
+    None means to its end. As it is read in blocks, the result may be up to 1,023 above this limit.
     Raises: NotBegun: if the extent's stop file appears during the count. DataError: if the stream cannot be read.
     """
     count = 0
@@ -213,9 +221,11 @@ def _read_pass(
 ) -> Iterator[Chunk]:
     """Yield the chunks of a pass over a stream of ``size`` examples, with at most ``at_once`` examples in a chunk.
 
-    ``example_bytes`` is the size of an example. ``at_once`` is rounded up to whole batches; None: as many as fit. If
-    this process needs a part of each batch, only this part is kept, see `_read_share`.
-    Raises: DataError: if the stream cannot be read, or, at the end, if the pass has not exactly ``size`` examples.
+    ``which`` tells the pass, its batch size, and how many of its first batches are left out. ``at_once`` is rounded up
+    to whole batches; None: as many as fit. ``example_bytes`` is the size of an example. If this process needs a part of
+    each batch, only this part is kept, see `_read_share`.
+    Raises: DataError: if the stream cannot be read, or, at the end, if the pass has not exactly ``size`` examples. The
+    chunk that goes beyond ``size`` is not yielded.
     """
     if which.share is not None and which.share.local < which.share.replicas:
         yield from _read_share(stream, size, replicas, at_once, example_bytes, which, which.share)
@@ -253,7 +263,9 @@ def _read_share(
 ) -> Iterator[Chunk]:
     """Yield the chunks of a pass like `_read_pass`, but keep only the examples that this process needs.
 
-    Raises: DataError: if the number of examples read differs from the expected one.
+    ``share`` says which they are.
+    Raises: DataError: if the stream cannot be read, or a chunk or the pass has another number of examples than
+    expected. A chunk with too few is not yielded.
     """
     batch_size = which.batch_size
     with tf.device("/cpu:0"):
@@ -267,7 +279,7 @@ def _read_share(
         kept_per_chunk = int(share.mask_batches(rows, batch_size).sum())
         examples = iter(dataset.batch(kept_per_chunk))
     for start in range(which.skipped * batch_size, size, rows):
-        count = min(rows, size - start)
+        count = min(rows, size - start)  # examples of the chunk in all processes
         arrays = _read_next(examples)
         if arrays is None:
             found = 0
@@ -292,8 +304,9 @@ def _read_share(
 def _select_read_rows(arrays: Any, mine: Mask, whole: bool, places: Order) -> Any:
     """Return the examples at the positions ``places`` of a chunk; ``arrays`` holds only those marked in ``mine``.
 
-    With ``whole``, all of ``arrays`` is returned, with the last row repeated up to the length of ``places``, because
-    the arrays of all processes must be equally long.
+    ``places`` must be positions that are marked. With ``whole``, they are all of these in order, and maybe the last one
+    again: all of ``arrays`` is returned, with the last row repeated up to the length of ``places``, because the arrays
+    of all processes must be equally long.
     """
     if not whole:
         # The cumulative sum numbers the marked positions, and so gives the row of `arrays` for each of them.
@@ -312,7 +325,8 @@ def _select_read_rows(arrays: Any, mine: Mask, whole: bool, places: Order) -> An
 def _measure_example_bytes(stream: Stream) -> int:
     """Return the size of an example in bytes.
 
-    If examples have unknown shapes or texts, it is the mean size of the first ones, or 0 if the stream is empty.
+    If examples have unknown shapes or texts, it is the mean size of the first 16, rounded down, or 0 if the stream is
+    empty. Otherwise nothing is read.
     Raises: DataError: if the first examples cannot be read.
     """
     dataset = stream.read(None, 0)
@@ -329,6 +343,7 @@ def _measure_example_bytes(stream: Stream) -> int:
 
 
 def _read_next(examples: Iterator[Any]) -> Any:
+    # None at the end. TensorFlow raises an error of a pipeline only when it is read.
     try:
         return next(examples, None)
     except tf.errors.InvalidArgumentError as error:

@@ -29,8 +29,8 @@ PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
 def choose_cut(assignment: Assignment) -> str:
     """Return how a trial cuts its data into training and validation data.
 
-    The result is `WHOLE` (all of it trains) if ``all_data`` is set, otherwise `FOLDS` if the trial has a fold,
-    otherwise `PARTS` (as returned by `data`).
+    The result is `WHOLE` (all of it trains) if ``all_data`` of the sweep file's ``training`` is true, otherwise `FOLDS`
+    if the trial has a fold, otherwise `PARTS` (as returned by `data`).
     """
     if assignment.training.get("all_data", False):
         return WHOLE
@@ -42,7 +42,8 @@ def choose_cut(assignment: Assignment) -> str:
 def concatenate_parts(train: Any, validation: Any) -> Any:
     """Return training and validation data as one data set, from which folds are cut.
 
-    It is ``train`` if ``validation`` is None. Raises DataError if they are not tuples of arrays of the same structure.
+    It is ``train`` if ``validation`` is None; otherwise each validation array follows its training array. Raises
+    DataError if they are not tuples of arrays, have other structures, or have rows of other shapes.
     """
     for data, name in ((train, "training"), (validation, "validation")):
         if data is not None and type(data) is not tuple:
@@ -64,25 +65,27 @@ def concatenate_parts(train: Any, validation: Any) -> Any:
 def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple[Order, Order]:
     """Return the rows that fold ``fold`` (from 0) of ``folds`` trains with, and those that it validates with.
 
-    Both are ascending. The folds are drawn at random from ``seed`` alone. Their validation rows are disjoint, and their
-    sizes differ by at most one. ``size`` is the number of all examples, and ``labels`` are all targets: if they are one
-    integer or boolean per example, each class is spread evenly over the folds.
+    Both are ascending. The folds are drawn at random from ``seed`` alone, so calls for all folds fit together. Their
+    validation rows are disjoint, and the numbers of these differ by at most one. ``size`` is the number of all
+    examples, and ``labels`` are all targets or None: if they are one integer or boolean per example, each class is
+    spread evenly over the folds.
     Raises: DataError: if there are fewer rows than folds.
     """
     if size < folds:
         raise DataError(f"{size} examples, expected at least one for each of {folds} folds")
-    draws = np.random.Generator(np.random.Philox(mix_seeds(seed, 0)))
-    order = draws.permutation(size)
+    random = np.random.Generator(np.random.Philox(mix_seeds(seed, 0)))
+    order = random.permutation(size)
     if (
         hasattr(labels, "dtype")
         and labels.dtype.kind in "iub"
         and int(np.prod(labels.shape)) == size
     ):
-        _, classes = np.unique(np.asarray(labels).reshape(-1), return_inverse=True)
+        # the class of each row, numbered from 0
+        _, class_of_row = np.unique(np.asarray(labels).reshape(-1), return_inverse=True)
         # Classes one after the other, each in the random order of its examples. Which class begins is random as well,
         # because it decides which folds get an extra example of a class.
-        places = draws.permutation(classes.max() + 1)
-        order = order[np.argsort(places[classes][order], kind="stable")]
+        turn_of_class = random.permutation(class_of_row.max() + 1)
+        order = order[np.argsort(turn_of_class[class_of_row][order], kind="stable")]
     fold_of_row = np.empty(size, np.int64)
     fold_of_row[order] = np.arange(size) % folds  # deal the examples out in turns
     rows = np.arange(size, dtype=np.int32)
@@ -92,17 +95,19 @@ def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple
 def join_data(train: Any, validation: Any) -> Any:
     """Return training and validation data as one data set to train on, for ``all_data``.
 
-    Arrays, buckets and datasets are concatenated; two `Stream` are mixed at random in shuffled passes.
-    Raises: DataError: if there is no validation data, or the two are not of one kind that can be joined.
+    Arrays, buckets and datasets are concatenated. Two `Stream` are mixed at random in shuffled passes, and read one
+    after the other in others; the result takes no other shuffle buffer.
+    Raises: DataError: if there is no validation data, or the two are not of one kind that can be joined, such as a
+    `PyDataset`, if only one of them has targets or weights, or if rows of arrays differ in shape.
     """
     if validation is None:
         raise DataError(
             "all_data joins training and validation data, and data() returns no validation data"
         )
-    kinds = tuple(map(_kind_of_data, (train, validation)))
-    if kinds[0] != kinds[1]:
+    kind, other_kind = _kind_of_data(train), _kind_of_data(validation)
+    if kind != other_kind:
         raise DataError(
-            f"all_data joins data of one kind, and data() returns {kinds[0]} and {kinds[1]}"
+            f"all_data joins data of one kind, and data() returns {kind} and {other_kind}"
         )
     if isinstance(train, tf.data.Dataset):
         return train.concatenate(validation)
@@ -110,9 +115,9 @@ def join_data(train: Any, validation: Any) -> Any:
         return _join_streams(train, validation)
     if isinstance(train, Buckets):
         return Buckets((*train.parts, *validation.parts))
-    if kinds[0] != "arrays":
+    if kind != "arrays":
         raise DataError(
-            f"all_data joins arrays, sequences in buckets and streams, and data() returns a {kinds[0]}"
+            f"all_data joins arrays, sequences in buckets and streams, and data() returns a {kind}"
         )
     if len(train) != len(validation):
         more = "training" if len(train) > len(validation) else "validation"
@@ -152,12 +157,14 @@ def _join_arrays(first: Any, second: Any) -> Any:
 
 
 def _join_streams(first: Stream, second: Stream) -> Stream:
-    one, other = first.size, second.size
-    # Mix so that both streams end at about the same time, if both lengths are known.
-    if one is None or other is None:
+    # `share`: the fraction of examples that are drawn from the first stream, until one of the streams ends.
+    if first.size is None or second.size is None:
+        size = None
         share = 0.5
     else:
-        share = max(one, 1) / (max(one, 1) + max(other, 1))
+        size = first.size + second.size
+        # so that both streams end at about the same time
+        share = max(first.size, 1) / (max(first.size, 1) + max(second.size, 1))
 
     def ordered(seed: int | None, number: int) -> tf.data.Dataset:
         parts = []
@@ -169,10 +176,6 @@ def _join_streams(first: Stream, second: Stream) -> Stream:
             parts, draw_choices(share, seed, number), stop_on_empty_dataset=False
         )
 
-    if one is None or other is None:
-        size = None
-    else:
-        size = one + other
     return Stream(ordered, size, order="joined", endless=first.endless or second.endless)
 
 
@@ -188,18 +191,18 @@ def draw_choices(share: float, seed: int, number: int) -> tf.data.Dataset:
     """
     key = tf.constant(mix_seeds(seed, number), tf.int64)
 
-    def some(block: tf.Tensor) -> tf.Tensor:
+    def draw_block(block: tf.Tensor) -> tf.Tensor:
         drawn = tf.random.stateless_uniform([CHOICES], tf.stack([key, block]), alg="philox")
         return tf.cast(drawn >= share, tf.int64)
 
-    return tf.data.Dataset.counter().map(some).unbatch()
+    return tf.data.Dataset.counter().map(draw_block).unbatch()
 
 
 def compute_class_weights(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
     """Return a weight by label if ``class_weights`` is "balanced"; None if it is "none", the default.
 
-    A class of mean size has the weight 1, a class of half that size the weight 2. ``labels`` are all training labels,
-    integers or one-hot.
+    A class of mean size has the weight 1, a class of half that size the weight 2. Only labels that occur get a weight.
+    ``labels`` are all training labels: whole numbers, or one-hot.
     Raises: TypeError: if the parameter is not a text. ValueError: if it is another text. DataError: if the targets are
     no labels, or ``labels`` is None, as for a stream.
     """
@@ -220,20 +223,20 @@ def compute_class_weights(hp: Hyperparameters, labels: Any) -> Mapping[int, floa
 def get_labels(data: Any) -> Any:
     """Return all targets of a data set, with one-hot targets converted to integers and others unchanged.
 
-    Returns None if there are no targets, for data that is neither a tuple nor buckets, such as a stream, and for
-    buckets whose targets are neither one number per example nor one-hot.
+    Targets of a tuple are returned whatever they are, also if they are no labels. Returns None if there are no targets,
+    for data that is neither a tuple nor buckets, such as a stream, and for buckets whose targets are neither one number
+    per example nor one-hot.
     """
     if isinstance(data, Buckets):
-        labels = [part[1] for part in data.parts if len(part) > 1]
+        labels = [part[1] for part in data.parts if len(part) > 1]  # one array for each bucket
         # Targets of each element of a sequence have another length in each bucket, so they are not one-hot.
         may_be_one_hot = len({np.shape(part)[1:] for part in labels}) == 1
         if len(data.parts) == 1 and _has_target_per_element(data.parts[0]):
             may_be_one_hot = False
         if may_be_one_hot and _are_one_hot(labels):
             labels = [_to_class_indices(np.asarray(part), hot=True) for part in labels]
-        if not labels or any(
-            np.shape(part) not in ((len(part),), (len(part), 1)) for part in labels
-        ):
+        one_per_example = all(np.shape(part) in ((len(part),), (len(part), 1)) for part in labels)
+        if not labels or not one_per_example:
             return None
         return np.concatenate(labels)
     if isinstance(data, tuple) and len(data) > 1:
@@ -246,7 +249,11 @@ def get_labels(data: Any) -> Any:
 
 
 def _has_target_per_element(part: Sequence[Any]) -> bool:
-    """Return whether each example of a bucket has as many targets, all integers, as its sequences have elements."""
+    """Return whether each example of a bucket has as many targets, all integers, as its sequences have elements.
+
+    ``part`` is a bucket: (x,), (x, y) or (x, y, sample_weight). It is enough that one input has sequences of the length
+    of the targets.
+    """
     if len(part) < 2 or np.ndim(part[1]) < 2 or np.asarray(part[1]).dtype.kind not in "iub":
         return False
     shapes = [np.shape(leaf) for leaf in tf.nest.flatten(part[0])]
@@ -261,18 +268,19 @@ NO_LABELS = "the targets are no array of labels, whole numbers or one-hot"
 def add_class_weights(data: Any, weights: Mapping[int, float] | None) -> Any:
     """Return the data with its sample weights multiplied by the weight of each example's label.
 
-    If ``weights`` is None or empty, the data is returned unchanged. A label that is not in ``weights`` has the weight
-    1. Data without sample weights gets them.
+    ``weights`` has a weight by label; if it is None or empty, the data is returned unchanged. A label that is not in it
+    has the weight 1. Data without sample weights gets them. ``data`` itself is not changed.
     Raises: DataError: if there are no targets, targets are neither whole numbers nor one-hot, such as several classes
-    per example, or the data is of another kind, such as a `PyDataset`. Later targets of a stream are checked while it
-    is read.
+    per example, or the data is neither a tuple of arrays, buckets nor a stream, such as a `PyDataset`. Targets of a
+    stream after the first 128 are checked while it is read, which then fails.
     """
     if not weights:
         return data
-    hot = _are_one_hot(_some_targets(data))
+    hot = _are_one_hot(_some_targets(data))  # None: targets are neither one-hot nor labels
     if hot is None:
         raise DataError(f"class_weights are given, but {NO_LABELS}")
     labels = np.array(sorted(weights), np.int64)
+    # the weight of each of `labels`, and at the end that of all others
     values = np.array([*(weights[int(label)] for label in labels), 1.0], np.float32)
     if isinstance(data, tf.data.Dataset | Stream):
 
@@ -303,10 +311,11 @@ def _count_equal(y: tf.Tensor, number: int) -> tf.Tensor:
 
 
 def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf.Tensor:
-    """Return the weights of an example's labels as a tensor, in a stream's pipeline.
+    """Return the weights of an example's targets ``y`` as a tensor of their shape, in a stream's pipeline.
 
-    ``labels`` is sorted. ``values`` has their weights and, as its last entry, the weight of all other labels. Adds an
-    assertion, which fails while the stream is read if targets are not whole numbers, or not one-hot if ``hot`` is True.
+    With ``hot``, ``y`` is one-hot, and the result lacks its last axis. ``labels`` is sorted. ``values`` has their
+    weights and, as its last entry, the weight of all other labels. Adds an assertion, which fails while the stream is
+    read if targets are not whole numbers, or not one-hot if ``hot`` is True.
     """
     if y.dtype.is_floating:
         are_valid = tf.reduce_all(y == tf.round(y))
@@ -324,13 +333,15 @@ def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf
         flat = tf.reshape(tf.cast(indices, tf.int64), [-1])
     place = tf.searchsorted(labels, flat)
     known = tf.gather(labels, tf.minimum(place, len(labels) - 1)) == flat
-    return tf.reshape(tf.gather(values, tf.where(known, place, len(labels))), tf.shape(indices))
+    weights = tf.gather(values, tf.where(known, place, len(labels)))
+    return tf.reshape(weights, tf.shape(indices))
 
 
 def _some_targets(data: Any) -> list[Any]:
     """Return a list of arrays of targets, each with an axis of examples.
 
-    They are all targets, one array per bucket, or one array for each of a stream's first 128 examples.
+    They are all targets in one array, one array per bucket, or one array for each of a stream's first 128 examples,
+    which are read.
     Raises: DataError: if there are no targets, or the data is neither arrays, buckets nor a stream.
     """
     if isinstance(data, Buckets):
@@ -358,7 +369,10 @@ def _some_targets(data: Any) -> list[Any]:
 
 
 def _are_one_hot(targets: Sequence[Any]) -> bool | None:
-    """Return True if all targets are one-hot, False if all are labels (see `_are_labels`), None if they are neither."""
+    """Return True if all targets are one-hot, False if all are labels (see `_are_labels`), None if they are neither.
+
+    ``targets`` are arrays. None of them at all gives False, and one that is no array gives None.
+    """
     if not all(hasattr(part, "dtype") for part in targets):
         return None
     rows = [np.asarray(part) for part in targets]
@@ -389,7 +403,10 @@ def _to_class_indices(rows: np.ndarray[Any, Any], *, hot: bool) -> np.ndarray[An
 
 
 def _as_labels(targets: Any) -> Any:
-    """Return targets as an array of int64, one-hot ones as class indices; None if they are no labels or no array."""
+    """Return targets as an array of int64, one-hot ones as class indices; None if they are no labels or no array.
+
+    Labels keep their shape. Class indices lack the last axis of the one-hot targets.
+    """
     hot = _are_one_hot([targets])
     if hot is None:
         return None
@@ -397,6 +414,7 @@ def _as_labels(targets: Any) -> Any:
 
 
 def _multiply_weights(by_label: Any, own_weights: Any) -> Any:
+    # `own_weights` is a tuple: the rest of an example after (x, y).
     if not own_weights:  # the data has no sample weights: the tuple `*own_weights` is empty
         return by_label
     (own,) = own_weights
