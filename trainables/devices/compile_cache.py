@@ -20,7 +20,7 @@ MOST_BYTES = 4 * 2**30
 
 DIRECTORY = "--tf_xla_persistent_cache_directory"
 _KINDS = "--tf_xla_persistent_cache_device_types"
-_BY_CUDA = ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_DISABLE")
+_CUDA_VARIABLES = ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_DISABLE")
 
 
 def enable_caches(
@@ -31,26 +31,28 @@ def enable_caches(
     """Set the environment variables that make XLA and CUDA cache compiled programs on disk.
 
     ``environment`` is `os.environ` if it is None. XLA's cache is set if ``training`` has ``jit_compile`` true, or
-    "auto" (the default) on a GPU; CUDA's on a GPU. Simulated GPUs do not count. Variables that the user has set are
-    kept. Call it before TensorFlow's first operation. If XLA's cache is set and is above `MOST_BYTES`, its least
-    recently used files are removed. Returns the caches' folder, or None if nothing is set, because no cache is needed,
-    the user has set them, or no private folder can be written.
+    "auto" (the default) on a GPU; CUDA's on a GPU. Simulated GPUs do not count. A cache that the user has set by one of
+    the variables is left as it is; other flags for XLA are kept. Call it before TensorFlow's first operation. If XLA's
+    cache is set and is above `MOST_BYTES`, its least recently used files are removed. Returns the caches' folder, which
+    is created if needed, or None if nothing is set, because no cache is needed, the user has set them, or no private
+    folder can be written.
     """
     if environment is None:
         environment = os.environ
     on_gpu = bool(devices.gpus) and not devices.simulated
     option = training.get("jit_compile", "auto")
     flags = environment.get("TF_XLA_FLAGS", "")
-    of_xla = (option is True or (option == "auto" and on_gpu)) and DIRECTORY not in flags
-    of_cuda = on_gpu and not any(name in environment for name in _BY_CUDA)
-    if not (of_xla or of_cuda) or (folder := _folder(environment)) is None:
+    sets_xla = (option is True or (option == "auto" and on_gpu)) and DIRECTORY not in flags
+    sets_cuda = on_gpu and not any(name in environment for name in _CUDA_VARIABLES)
+    if not sets_xla and not sets_cuda:
         return None
-    if of_cuda:
-        environment["CUDA_CACHE_PATH"], environment["CUDA_CACHE_MAXSIZE"] = (
-            str(folder / "cuda"),
-            str(MOST_BYTES),
-        )
-    if of_xla:
+    folder = _folder(environment)
+    if folder is None:
+        return None
+    if sets_cuda:
+        environment["CUDA_CACHE_PATH"] = str(folder / "cuda")
+        environment["CUDA_CACHE_MAXSIZE"] = str(MOST_BYTES)
+    if sets_xla:
         prune(folder / "xla")
         own = f'{DIRECTORY}="{folder / "xla"}" {_KINDS}={"GPU" if on_gpu else "CPU"}'
         environment["TF_XLA_FLAGS"] = f"{flags} {own}".strip()
@@ -60,7 +62,7 @@ def enable_caches(
 def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
     """Remove the least recently used ``.pb`` files of a folder until the rest has at most ``most_bytes`` bytes.
 
-    Safe while other processes read, write and prune.
+    Safe while other processes read, write and prune. Do nothing if there is no such folder.
     """
     files = []
     for path in folder.glob("*.pb"):
@@ -79,8 +81,9 @@ def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
 def _folder(environment: Mapping[str, str]) -> Path | None:
     """Return the cache folder of this user and node, and create it; None if no folder can be used.
 
-    The folder lies in the user's cache, or in the system's temporary folder if the cache cannot be used. Folders to
-    which other users could write are not used, because the cached programs are run.
+    The folder lies in the user's cache, which ``environment`` tells, or in the system's temporary folder if the cache
+    cannot be used. It has a folder ``xla``. Folders to which other users could write are not used, because the cached
+    programs are run.
     """
     home = environment.get("XDG_CACHE_HOME") or (
         f"{environment['HOME']}/.cache" if environment.get("HOME") else ""

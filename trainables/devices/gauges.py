@@ -15,7 +15,7 @@ import tensorflow as tf
 from sweep.contract import Devices
 from trainables.devices.placement import Placement
 
-SAMPLE_S = 0.2
+SAMPLE_S = 0.2  # seconds between two samples of the GPUs
 
 
 class GpuReader(Protocol):
@@ -50,7 +50,7 @@ class Meters:
         """Store the readers of GPUs; from `begin` to `end`, they are read every ``every_s`` seconds.
 
         ``share`` is the fraction of the GPUs' energy and power that is counted for this trial. ``clock`` returns
-        seconds.
+        seconds since any fixed time. Nothing is read yet.
         """
         self._readers = readers
         self._share = share
@@ -60,12 +60,15 @@ class Meters:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Start an epoch: read the counters, and start the thread that samples the GPUs."""
-        self._busy: list[float] = []
-        # from samples of the power, for GPUs without an energy counter
+        """Start an epoch: read the counters, and start the thread that samples the GPUs.
+
+        Without GPUs, there is no thread. Call `end` or `stop` before the next call.
+        """
+        self._busy_samples: list[float] = []  # of all GPUs
+        # energy by GPU, from samples of the power, for GPUs without an energy counter
         self._sampled_j = [0.0] * len(self._readers)
         self._energy_at_start = [reader.energy_j() for reader in self._readers]
-        self._at = self._began = self._clock()
+        self._began_at = self._sampled_at = self._clock()
         for reader in self._readers:
             reader.active()  # the mean that `end` reads begins here
         if self._readers:
@@ -76,23 +79,24 @@ class Meters:
     def end(self) -> dict[str, float]:
         """Stop the thread and return the known columns of the epoch; an empty dict if no thread runs, as without GPUs.
 
-        ``gpu_utilization`` and ``gpu_sm_activity`` are means over the GPUs that report them, from 0 to 1. ``energy_j``
-        (joules) and ``gpu_power_w`` (the epoch's mean in watts) are sums over all GPUs, multiplied by the trial's
-        share. What no GPU reports is left out; energy and power are left out if any GPU reports neither.
+        ``gpu_utilization`` and ``gpu_sm_activity`` are means over the epoch and the GPUs that report them, from 0 to 1,
+        not multiplied by the trial's share. ``energy_j`` (joules) and ``gpu_power_w`` (the epoch's mean in watts) are
+        sums over all GPUs, multiplied by it. What no GPU reports is left out; energy and power are left out if any GPU
+        reports neither, or its energy counter fails meanwhile.
         """
         if not self.stop():
             return {}
         self.sample()  # covers the time since the thread's last sample, which may be all of a short epoch
         active = [value for reader in self._readers if (value := reader.active()) is not None]
         columns = {
-            "gpu_utilization": _mean(self._busy),
+            "gpu_utilization": _mean(self._busy_samples),
             "gpu_sm_activity": _mean(active),
             **self._energy(),
         }
         return {name: value for name, value in columns.items() if value is not None}
 
     def stop(self) -> bool:
-        """Stop the thread; return whether there was one."""
+        """Stop the thread, if one runs, and wait for its end; return whether there was one."""
         if self._thread is None:
             return False
         self._stop.set()
@@ -101,17 +105,21 @@ class Meters:
         return True
 
     def sample(self) -> None:
-        """Take one sample of all GPUs: their utilization, and their power if they have no energy counter."""
+        """Take one sample of all GPUs: their utilization, and their power if they have no energy counter.
+
+        The power counts for the whole time since the last sample. Call `begin` first.
+        """
         now = self._clock()
-        for place, reader in enumerate(self._readers):
+        for i, reader in enumerate(self._readers):
             busy = reader.busy()
             if busy is not None:
-                self._busy.append(busy)
-            if self._energy_at_start[place] is None:
-                self._sampled_j[place] += (reader.power_w() or 0.0) * (now - self._at)
-        self._at = now
+                self._busy_samples.append(busy)
+            if self._energy_at_start[i] is None:
+                self._sampled_j[i] += (reader.power_w() or 0.0) * (now - self._sampled_at)
+        self._sampled_at = now
 
     def _energy(self) -> dict[str, float | None]:
+        # The columns `energy_j` and `gpu_power_w`, or none if they are not known of all GPUs.
         total = 0.0
         for before, drawn, reader in zip(
             self._energy_at_start, self._sampled_j, self._readers, strict=True
@@ -126,7 +134,8 @@ class Meters:
                 return {}
             total += now - before
         total *= self._share
-        return {"energy_j": total, "gpu_power_w": total / max(self._at - self._began, 1e-9)}
+        epoch_s = max(self._sampled_at - self._began_at, 1e-9)
+        return {"energy_j": total, "gpu_power_w": total / epoch_s}
 
     def _run(self) -> None:
         while not self._stop.wait(self._every_s):
@@ -145,32 +154,33 @@ class Gauges:
     def __init__(self, placement: Placement, devices: Devices | None = None) -> None:
         """Create readers of the GPUs of ``placement``, and look up their memory.
 
-        ``devices`` are the devices that the trial was assigned (None: no GPUs).
+        ``devices`` are the devices that the trial was assigned (None: no GPUs). If they are simulated GPUs, what the
+        process uses now is not counted as their memory, see `SimulatedMemory`.
         """
         self._placement = placement
         gpus = 0.0 if devices is None else devices.gpus
-        self.meters = None
+        self.meters = None  # only on GPUs
         if placement.on_gpu:
             from trainables.devices import nvml
 
             self.meters = Meters(nvml.create_readers(), min(gpus, 1.0))
-        self._fixed_columns: dict[str, float] = {}
-        self._simulated_memory = None
+        self._fixed_columns: dict[str, float] = {}  # the same in every epoch
+        self._simulated_memory = None  # only with simulated GPUs
         if devices is not None and gpus and (placement.on_gpu or devices.simulated):
             from trainables.devices import gpu_memory
 
+            self._fixed_columns["gpus"] = gpus
             total = gpu_memory.get_total_bytes(devices)
-            self._fixed_columns = {
-                "gpus": gpus,
-                **({} if total is None else {"gpu_memory_bytes": total}),
-            }
+            if total is not None:
+                self._fixed_columns["gpu_memory_bytes"] = total
             if devices.simulated:
                 self._simulated_memory = gpu_memory.SimulatedMemory(devices)
-            else:
-                self._simulated_memory = None
 
     def begin(self) -> None:
-        """Start to measure an epoch; this resets TensorFlow's peak of GPU memory."""
+        """Start to measure an epoch; this resets TensorFlow's peak of GPU memory.
+
+        With simulated GPUs it resets the process's peak of memory instead. On GPUs it starts a thread, see `Meters`.
+        """
         self._began = time.perf_counter()
         self._cpu_s = time.process_time()
         if self._simulated_memory:
@@ -192,11 +202,12 @@ class Gauges:
     def end(self, trials: int = 1) -> dict[str, float]:
         """Return the columns of the epoch since `begin`.
 
-        There are always ``memory_peak_bytes``, the peak since the process started, and ``cpu_cores``, the mean number
-        of busy cores. With GPUs, these are added as far as they are known: ``gpus``, the trial's number or fraction of
-        them, ``gpu_memory_bytes`` of the smallest one, ``gpu_memory_peak_bytes`` of the one with the highest peak, and
-        the columns of `Meters.end`. If several ``trials`` were trained together, ``cpu_cores`` and ``energy_j`` are
-        divided by their number, and ``together`` is this number.
+        There are always ``memory_peak_bytes``, the peak since the process started (since `begin` with simulated GPUs,
+        whose measuring resets it), and ``cpu_cores``, the mean number of busy cores. With GPUs, these are added as far
+        as they are known: ``gpus``, the trial's number or fraction of them, ``gpu_memory_bytes`` of the smallest one,
+        ``gpu_memory_peak_bytes`` of the one with the highest peak, and the columns of `Meters.end`. If several
+        ``trials`` were trained together, ``cpu_cores`` and ``energy_j``, but no other column, are divided by their
+        number, and ``together`` is this number.
         Raises: OutOfMemory: if GPUs are simulated and the trial exceeds its limit of memory.
         """
         wall = time.perf_counter() - self._began
@@ -209,19 +220,21 @@ class Gauges:
             measures["gpu_memory_peak_bytes"] = self._simulated_memory.end()
         if self.meters:
             peaks = []
-            for d in self._placement.devices:
-                peaks.append(tf.config.experimental.get_memory_info(d.upper())["peak"])
+            for device in self._placement.devices:
+                peaks.append(tf.config.experimental.get_memory_info(device.upper())["peak"])
             measures |= {"gpu_memory_peak_bytes": float(max(peaks)), **self.meters.end()}
         if trials > 1:
             measures["together"] = float(trials)
-            measures |= {
-                name: measures[name] / trials for name in ("energy_j",) if name in measures
-            }
+            if "energy_j" in measures:
+                measures["energy_j"] /= trials
         return measures
 
 
 def get_peak_bytes() -> int:
-    """Return the largest resident memory that this process has had since it started, in bytes."""
+    """Return the largest resident memory that this process has had since it started, in bytes.
+
+    If `SimulatedMemory` has reset the peak meanwhile, the result is the largest since then.
+    """
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if sys.platform == "darwin":
         return kilobytes

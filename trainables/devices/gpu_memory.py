@@ -29,21 +29,24 @@ bytes_before: list[float] = []  # bytes that this process used when it was bound
 def get_total_bytes(devices: Devices) -> float | None:
     """Return the memory of the smallest of the trial's GPUs in bytes; None if it is unknown.
 
-    For simulated GPUs it is read from the environment variable that `SIMULATED_GB` names, by default 8 GB.
+    The GPUs are those that TensorFlow sees. NVIDIA's library is asked first, then nvidia-smi. For simulated GPUs the
+    memory is read from the environment variable that `SIMULATED_GB` names, by default 8 GB.
     """
     if devices.simulated:
         return float(os.environ.get(SIMULATED_GB, "8")) * 1e9
-    totals = []
+    known = []
     for reader in nvml.create_readers():
-        totals.append(reader.memory_bytes())
-    known = [total for total in totals if total]
+        total = reader.memory_bytes()
+        if total:
+            known.append(total)
     return min(known) if known else _read_smallest_memory()
 
 
 def get_limit_bytes(devices: Devices) -> float | None:
-    """Return how many bytes of a GPU's memory the trial may use; negative for a share that is too small.
+    """Return how many bytes of a GPU's memory the trial may use: its share, without what CUDA itself needs.
 
-    Returns None if the trial has no GPU or whole GPUs, or if the GPU's memory is unknown.
+    The result is negative if the share is too small for that. Returns None if the trial has no GPU or whole GPUs, or if
+    the GPU's memory is unknown.
     """
     if not 0 < devices.gpus < 1:
         return None
@@ -96,7 +99,10 @@ def _read_process_bytes(name: str) -> float:
 
 
 def explain_unknown_memory() -> str:
-    """Return what must be installed so that the memory of the trial's GPU is known, as a phrase for messages."""
+    """Return what must be installed so that the memory of the trial's GPU is known, as a phrase for messages.
+
+    This runs nvidia-smi unless the process uses a MIG instance.
+    """
     if _is_mig_instance_visible() or MIG_ENABLED in _query_nvidia_smi():
         return (
             "expected nvidia-ml-py (the extra gpu), which alone reads the memory of a MIG instance"
@@ -111,7 +117,8 @@ def _is_mig_instance_visible() -> bool:
 def _read_smallest_memory() -> float | None:
     """Return the smallest total memory, in bytes, of the GPUs that TensorFlow uses, as listed by nvidia-smi.
 
-    Returns None if nvidia-smi fails or lists none of these GPUs, and if the process uses a MIG instance.
+    Returns None if nvidia-smi fails or lists none of these GPUs, and if the process uses a MIG instance or one of the
+    GPUs is partitioned into such.
     """
     if _is_mig_instance_visible():
         return None  # nvidia-smi lists the memory of the whole GPU
@@ -121,7 +128,7 @@ def _read_smallest_memory() -> float | None:
 
 
 def _query_nvidia_smi() -> str:
-    """Run nvidia-smi and return a line ``address, MiB, MIG mode`` for each GPU; "" if it fails."""
+    """Run nvidia-smi and return a line ``address, MiB, MIG mode`` for each GPU; "" if it fails or takes over 30 s."""
     query = "--query-gpu=pci.bus_id,memory.total,mig.mode.current"
     command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
     try:

@@ -10,10 +10,11 @@ from sweep.gpu_architectures import Capability, Coverage, find_coverage
 
 
 def find_unknown_gpu() -> str:
-    """Return why XLA cannot compile for a GPU of this process; "" if it can for all, or if there is none.
+    """Return why XLA cannot compile for a GPU of this process, which is too new for it; "" if there is no such GPU.
 
-    Call this before XLA compiles anything, because XLA would end the process, with "PTX version 8.5 does not support
-    target sm_120" for example.
+    GPUs that do not report their compute capability, and GPUs that are too old, are not found. Call this before XLA
+    compiles anything, because XLA would end the process, with "PTX version 8.5 does not support target sm_120" for
+    example.
     """
     details = []
     for gpu in tf.config.get_visible_devices("GPU"):
@@ -28,10 +29,11 @@ def find_unknown_gpu() -> str:
 
 
 def describe_unknown_gpu(capabilities: Sequence[Capability], architectures: Sequence[str]) -> str:
-    """Return why a TensorFlow built for ``architectures`` cannot compile for one of the GPUs; "" if it can for all.
+    """Return that one of the GPUs is too new for a TensorFlow built for ``architectures``; "" if none of them is.
 
     ``capabilities`` are the compute capabilities of the GPUs as (major, minor), ``architectures`` are texts such as
-    "sm_80". Only the first GPU that is too new is named. If ``architectures`` is empty, the result is "".
+    "sm_80". Only the first GPU that is too new is named, and GPUs that are too old are not. If ``architectures`` is
+    empty, the result is "".
     """
     for capability in capabilities:
         if architectures and find_coverage(capability, architectures) is Coverage.TOO_NEW:

@@ -17,21 +17,16 @@ from trainables.numbers.draws import HOST
 
 SMALL = 4096
 """Largest number of elements of shapes, of the sizes of all weights, of seeds: on the host, they cost nothing."""
-FUNCTIONS = (
-    "If",
-    "StatelessIf",
-    "While",
-    "StatelessWhile",
-    "PartitionedCall",
-    "StatefulPartitionedCall",
-)
+WHILES = ("While", "StatelessWhile")
+FUNCTIONS = ("If", "StatelessIf", *WHILES, "PartitionedCall", "StatefulPartitionedCall")
+"""Types of the operations that call functions of the graph."""
 
 
 def find_host_operations(graph: Any) -> list[str]:
     """Return the operations of a graph and its functions that move data to the host, as sorted texts without repeats.
 
-    An example is "GatherV2 of uint8: no kernel". Tensors are data if they have more than `SMALL` elements, or an
-    unknown number. Functions that XLA compiles are left out.
+    An example is "GatherV2 of uint8: no kernel". Only operations with data are listed: tensors of more than `SMALL`
+    elements, or of an unknown number. Functions that XLA compiles are left out.
     """
     return sorted(set(_find_host_operations(graph, set())))
 
@@ -39,33 +34,33 @@ def find_host_operations(graph: Any) -> list[str]:
 def find_host_waits(graph: Any) -> list[str]:
     """Return where operations of a graph and its functions need a value of the device on the host, as sorted texts.
 
-    An example is "LogicalAnd of bool: whether a while goes on". The host must wait there for the device, and the device
-    then waits for the host. Constants are not listed.
+    An example is "LogicalAnd of bool: whether a while goes on": the operation that computes the value on the device,
+    and what the host needs it for. The host must wait there for the device, and the device then waits for the host.
+    Constants are not listed, repeats are removed, and tensors of any size count. Functions that XLA compiles are not
+    left out.
     """
     return sorted(set(_find_host_waits(graph, set())))
 
 
 def _find_host_waits(graph: Any, seen: set[str]) -> Iterator[str]:
+    # `seen` has the names of functions that have been searched, and gets those that are searched now.
     for op in graph.get_operations():
         for name in called_functions(op):
             if name not in seen:
                 seen.add(name)
-                yield from _find_host_waits(
-                    tensorflow_private.graph_function(graph, name).graph, seen
-                )
+                function = tensorflow_private.graph_function(graph, name)
+                yield from _find_host_waits(function.graph, seen)
         # the host decides after each step whether there is another
-        if op.type in (
-            "While",
-            "StatelessWhile",
-        ):
-            for tensor in tensorflow_private.graph_function(
-                graph, op.node_def.attr["cond"].func.name
-            ).graph.outputs:
+        if op.type in WHILES:
+            condition_name = op.node_def.attr["cond"].func.name
+            condition = tensorflow_private.graph_function(graph, condition_name)
+            for tensor in condition.graph.outputs:
                 while tensor.op.type == "Identity":  # TensorFlow removes these before it runs
                     tensor = tensor.op.inputs[0]
                 if not _is_on_host(tensor):
                     yield f"{tensor.op.type} of {tensor.dtype.name}: whether a while goes on"
-        for name, tensor in _name_arguments(op)[0]:
+        inputs, _ = _name_arguments(op)
+        for name, tensor in inputs:
             if (
                 tensor.op.type != "Const"
                 and _is_needed_on_host(op, name, tensor)
@@ -92,12 +87,13 @@ def _is_on_host(tensor: Any) -> bool:
     kernel = _find_gpu_kernel(op)
     if kernel is None:
         return True
-    return any(
-        tensor is other and name in kernel.host_memory_arg for name, other in _name_arguments(op)[1]
-    )
+    # a kernel names those of its inputs and outputs that are in the host's memory
+    _, outputs = _name_arguments(op)
+    return any(tensor is other and name in kernel.host_memory_arg for name, other in outputs)
 
 
 def _find_host_operations(graph: Any, seen: set[str]) -> Iterator[str]:
+    # `seen` has the names of functions that have been searched, and gets those that are searched now.
     for op in graph.get_operations():
         for name in called_functions(op):
             if name not in seen:
@@ -132,7 +128,10 @@ def _is_data(tensor: Any) -> bool:
 
 
 def called_functions(op: Any) -> Iterator[str]:
-    """Yield the names of the functions that an operation calls, such as the branches of a condition."""
+    """Yield the names of the functions that an operation calls, such as the branches of a condition.
+
+    A name may come several times.
+    """
     for name in op.node_def.attr:
         value = op.node_def.attr[name]
         for function in [value.func, *value.list.func]:
@@ -146,9 +145,12 @@ def _list_named_tensors(op: Any) -> list[tuple[str, Any]]:
 
 
 def _name_arguments(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
-    """Return the inputs and the outputs of an operation, each as pairs of argument name and tensor."""
+    """Return the inputs and the outputs of an operation, each as pairs of argument name and tensor, in their order.
 
-    def of(arguments: Any, tensors: Iterator[Any]) -> Iterator[tuple[str, Any]]:
+    The names are those of the operation's definition. An argument that is a list of tensors gives several pairs.
+    """
+
+    def pair(arguments: Any, tensors: Iterator[Any]) -> Iterator[tuple[str, Any]]:
         for argument in arguments:
             # An argument is one tensor, a number of tensors of one type, or one tensor for each of a list of types.
             if argument.number_attr:
@@ -162,13 +164,17 @@ def _name_arguments(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any
             for _, tensor in zip(range(count), tensors, strict=False):
                 yield argument.name, tensor
 
-    return [*of(op.op_def.input_arg, iter(op.inputs))], [
-        *of(op.op_def.output_arg, iter(op.outputs))
-    ]
+    inputs = list(pair(op.op_def.input_arg, iter(op.inputs)))
+    outputs = list(pair(op.op_def.output_arg, iter(op.outputs)))
+    return inputs, outputs
 
 
 def _find_gpu_kernel(op: Any) -> Any:
-    """Return the kernel with which a GPU would run an operation; None if there is none, or it is placed on the host."""
+    """Return the kernel with which a GPU would run an operation; None if there is none, or it is placed on the host.
+
+    An operation is placed on the host if one of the scopes in its name begins with `HOST`. Only kernels of the
+    installed TensorFlow count, and whether there is a GPU does not matter.
+    """
     if any(part.startswith(HOST) for part in op.name.split("/")):
         return None
     return next((kernel for kernel in _list_kernels(op.type) if _kernel_accepts(kernel, op)), None)
@@ -176,8 +182,9 @@ def _find_gpu_kernel(op: Any) -> Any:
 
 def _kernel_accepts(kernel: Any, op: Any) -> bool:
     for constraint in kernel.constraint:
-        value = op.node_def.attr[constraint.name]  # one type, or a list; an unset one is 0
-        if not {value.type, *value.list.type} - {0} <= set(constraint.allowed_values.list.type):
+        value = op.node_def.attr[constraint.name]
+        types = {value.type, *value.list.type} - {0}  # one type, or a list; an unset one is 0
+        if not types <= set(constraint.allowed_values.list.type):
             return False
     return True
 
@@ -185,9 +192,9 @@ def _kernel_accepts(kernel: Any, op: Any) -> bool:
 @functools.cache
 def _list_kernels(kind: str) -> list[Any]:
     kernels = []
-    for k in tensorflow_private.get_registered_kernels_for_op(kind).kernel:
-        if k.device_type in ("GPU", "DEFAULT"):
-            kernels.append(k)
-    # A kernel with a label is used only by operations that ask for it.
-    # GPU kernels first
-    return sorted((k for k in kernels if not k.label), key=lambda k: k.device_type != "GPU")
+    for kernel in tensorflow_private.get_registered_kernels_for_op(kind).kernel:
+        # A kernel with a label is used only by operations that ask for it.
+        if kernel.device_type in ("GPU", "DEFAULT") and not kernel.label:
+            kernels.append(kernel)
+    # those for GPUs before those for any device
+    return sorted(kernels, key=lambda kernel: kernel.device_type != "GPU")

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 
 def create_readers() -> list[NvmlReader]:
-    """Return a reader for each GPU that TensorFlow uses.
+    """Return a reader for each GPU that TensorFlow sees, in its order, except GPUs whose bus address it does not tell.
 
     Return [] if NVIDIA's library or driver is missing, or does not know one of the GPUs.
     """
@@ -44,16 +44,14 @@ def list_supported_gauges() -> dict[str, bool] | None:
     if _import_library() is None:
         return None
     readers = create_readers()
-    gauges: dict[str, list[Any]] = {
-        "energy": [reader.energy_j() for reader in readers],
-        "power": [reader.power_w() for reader in readers],
-        "utilization": [reader.busy() for reader in readers],
-        "sm_activity": [reader.counts_activity or None for reader in readers],
+    # for each gauge, whether each GPU supports it
+    by_gpu: dict[str, list[bool]] = {
+        "energy": [reader.energy_j() is not None for reader in readers],
+        "power": [reader.power_w() is not None for reader in readers],
+        "utilization": [reader.busy() is not None for reader in readers],
+        "sm_activity": [reader.counts_activity for reader in readers],
     }
-    supported = {}
-    for name, values in gauges.items():
-        supported[name] = bool(values) and None not in values
-    return supported
+    return {name: bool(values) and all(values) for name, values in by_gpu.items()}
 
 
 def _find_mig_instance(library: ModuleType, gpu: Any) -> Any:
@@ -82,7 +80,7 @@ class NvmlReader:
         self._library, self._handle = library, handle
         supported = self._ask(lambda: library.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
         self.counts_activity = bool(supported)  # GPUs from Hopper on support it
-        self._last: Any = None
+        self._last_sample: Any = None  # the library's, taken by the last call of `active`
 
     def energy_j(self) -> float | None:
         return self._read_number(
@@ -107,13 +105,14 @@ class NvmlReader:
     def active(self) -> float | None:
         if not self.counts_activity:
             return None
-        before, self._last = self._last, self._ask(self._sample)
+        before = self._last_sample
+        now = self._ask(self._take_sample)  # None if it fails
+        self._last_sample = now
         if before is None:
             return None
-        if self._last is None:
-            activity = None
-        else:
-            activity = self._read_number(lambda: self._compute_activity(before, self._last), 1e-2)
+        activity = None
+        if now is not None:
+            activity = self._read_number(lambda: self._compute_activity_percent(before, now), 1e-2)
         self._ask(lambda: self._library.nvmlGpmSampleFree(before))
         return activity
 
@@ -122,7 +121,7 @@ class NvmlReader:
         owner = self._handle if instance is None else instance
         return self._library.nvmlDeviceGetMemoryInfo(owner).total
 
-    def _sample(self) -> Any:
+    def _take_sample(self) -> Any:
         # memory of the library, which `active` frees later
         sample = self._library.nvmlGpmSampleAlloc()
         try:
@@ -131,7 +130,8 @@ class NvmlReader:
             self._library.nvmlGpmSampleFree(sample)
             raise
 
-    def _compute_activity(self, first: Any, last: Any) -> float | None:
+    def _compute_activity_percent(self, first: Any, last: Any) -> float | None:
+        # the mean activity of the multiprocessors between two samples
         library = self._library
         query = library.c_nvmlGpmMetricsGet_t(
             version=library.NVML_GPM_METRICS_GET_VERSION, numMetrics=1, sample1=first, sample2=last
@@ -143,13 +143,17 @@ class NvmlReader:
         return float(metric.value)
 
     def _read_number(self, ask: Callable[[], Any], unit: float) -> float | None:
+        # `unit` is the library's unit in ours, such as 1e-3 for milliwatts.
         value = self._ask(ask)
         if value is None:
             return None
         return float(value) * unit
 
     def _ask(self, ask: Callable[[], Any]) -> Any:
-        """Call a function of the library; return its result, or None if this device or driver does not support it."""
+        """Call a function of the library; return its result, or None if the library raises its error.
+
+        So it does where this device or driver does not support the function.
+        """
         try:
             return ask()
         except self._library.NVMLError:

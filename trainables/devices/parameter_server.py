@@ -18,13 +18,14 @@ from trainables.devices.replicas import Replicas
 
 PARAMETER_SERVER = "parameter_server"
 _serving: list[Any] = []  # references, because a server ends when its object is deleted
-_met: list[Ranks] = []  # the ranks that this process coordinates; it can connect only once
+_coordinated: list[Ranks] = []  # the ranks that this process coordinates; it can connect only once
 
 
 def connect_to_servers(ranks: Ranks) -> tf.distribute.Strategy:
-    """Connect to all workers and servers, and return a strategy whose variables are on the servers.
+    """Connect to all workers and servers as rank 0, and return a strategy whose variables are on the servers.
 
-    Waits for processes that are still starting. A process can connect only once.
+    Waits for processes that are still starting. A process can connect only once, which is not checked here. Sets
+    environment variables of TensorFlow's servers, and keeps ``ranks`` for the other functions of this module.
     """
     tensorflow_private.share_ports()  # the ranks already hold their ports
     os.environ["GRPC_FAIL_FAST"] = "use_caller"  # wait for processes that are still starting
@@ -32,7 +33,7 @@ def connect_to_servers(ranks: Ranks) -> tf.distribute.Strategy:
         _describe_cluster(ranks), rpc_layer="grpc"
     )
     strategy = tf.distribute.ParameterServerStrategy(resolver)
-    _met.append(ranks)
+    _coordinated.append(ranks)
     return strategy
 
 
@@ -47,8 +48,9 @@ def create_coordinator(replicas: Replicas) -> Any:
 def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
     """Start this rank's TensorFlow server and return; the server runs until the process ends.
 
-    Ranks from 1 to ``ranks.workers`` are workers, those above are parameter servers. ``cpus`` limits its threads, and
-    ``gpus`` is how many GPUs it may use.
+    Ranks from 1 to ``ranks.workers`` are workers, those above are parameter servers. ``cpus`` limits its threads: it is
+    rounded down, but at least 1. ``gpus`` is how many GPUs it may use. Sets environment variables of TensorFlow's
+    servers.
     """
     tensorflow_private.share_ports()
     os.environ["GRPC_FAIL_FAST"] = "use_caller"  # as in `connect_to_servers`
@@ -58,8 +60,7 @@ def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
     )
     config.device_count["GPU"] = gpus
     config.gpu_options.allow_growth = True
-    trains = ranks.rank <= ranks.workers
-    if trains:
+    if ranks.rank <= ranks.workers:
         job, index = "worker", ranks.rank - 1
     else:
         job, index = "ps", ranks.rank - 1 - ranks.workers
@@ -79,7 +80,7 @@ def free_server_weights() -> None:
 
     Collects garbage; does nothing if there are no servers.
     """
-    if _met:
+    if _coordinated:
         gc.collect()  # Keras's models contain reference cycles
 
 
@@ -89,7 +90,9 @@ def list_server_devices() -> tuple[str, ...]:
     The tuple is empty if it coordinates none.
     """
     return tuple(
-        f"/job:ps/replica:0/task:{i}/device:CPU:0" for ranks in _met for i in range(ranks.servers)
+        f"/job:ps/replica:0/task:{i}/device:CPU:0"
+        for ranks in _coordinated
+        for i in range(ranks.servers)
     )
 
 
@@ -106,15 +109,15 @@ def create_variable_on_device(
 
 def count_workers() -> int:
     """Return the number of worker processes that this process coordinates; 0 if it is not a coordinator."""
-    return sum(ranks.workers for ranks in _met)
+    return sum(ranks.workers for ranks in _coordinated)
 
 
 def _describe_cluster(ranks: Ranks) -> tf.train.ClusterSpec:
-    first = ranks.addresses[0]
+    coordinator = ranks.addresses[0]
     others = ranks.addresses[1:]
     return tf.train.ClusterSpec(
         {
-            "chief": [first],
+            "chief": [coordinator],
             "worker": list(others[: ranks.workers]),
             "ps": list(others[ranks.workers :]),
         }

@@ -32,6 +32,7 @@ _UNKNOWN, _UNAVAILABLE = 2, 14  # error codes of TensorFlow
 def join_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.distribute.Strategy:
     """Connect to the other ranks; return a strategy that mirrors variables over the devices of all ranks.
 
+    Waits for ranks that are still starting, for at most ``ranks.register_s`` seconds; TensorFlow then raises its error.
     ``names`` are the devices of this process, such as "gpu:0". ``cross_device`` is "nccl" or "ring"; anything else
     means NCCL on GPUs and ring on CPUs. The caller must hold this rank's port until this call.
     """
@@ -44,11 +45,10 @@ def join_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.di
         rpc_layer="grpc",
     )
     kinds = tf.distribute.experimental.CommunicationImplementation
-    implementation = {"nccl": kinds.NCCL, "ring": kinds.RING}.get(cross_device)
+    default = kinds.NCCL if names[0].startswith("gpu") else kinds.RING
+    implementation = {"nccl": kinds.NCCL, "ring": kinds.RING}.get(cross_device, default)
     # No timeout: with one, TensorFlow would keep a sleeping thread per sum until it expires, thousands after a while.
-    options = tf.distribute.experimental.CommunicationOptions(
-        implementation=implementation or (kinds.NCCL if names[0].startswith("gpu") else kinds.RING)
-    )
+    options = tf.distribute.experimental.CommunicationOptions(implementation=implementation)
     return tensorflow_private.RanksStrategy(names, resolver, options)
 
 
@@ -93,9 +93,10 @@ def list_tpu_problems(
 ) -> tuple[str, ...]:
     """Return the reasons why this installation cannot use TPUs, in words; empty if none is found.
 
-    They are missing kernels for TPUs and a missing libtpu. Whether the machine has TPUs is not checked.
-    ``devices_with`` returns the kinds of devices that have a kernel for an operation. TensorFlow's usual builds declare
-    the operations for TPUs without any kernel, and the strategy would fail with an IndexError.
+    They are missing kernels for TPUs and a missing libtpu, which the environment variable ``TPU_LIBRARY_PATH`` may name
+    instead. Whether the machine has TPUs is not checked. ``devices_with`` returns the kinds of devices that have a
+    kernel for an operation. TensorFlow's usual builds declare the operations for TPUs without any kernel, and the
+    strategy would fail with an IndexError.
     """
     without = [op for op in TPU_OPS if not devices_with(op)]
     found = []
@@ -155,6 +156,7 @@ class Placement:
         """
         if self.name != PARAMETER_SERVER:
             return ",".join(self.devices)
+        # The strategy has one device, with the same name on each worker, such as "/.../device:GPU:0".
         (device,) = self.replicas.strategy.extended.worker_devices
         return ";".join([device.rpartition("device:")[2].lower()] * self.num_replicas)
 
@@ -171,8 +173,9 @@ class RankJoining:
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
         """Connect to the other ranks and return when all have connected.
 
-        A rank that is a worker or server of parameter servers only starts its server, and returns at once. ``training``
-        is the sweep file's ``training`` block.
+        A rank above 0 of a trial with parameter servers, which trains or keeps weights, only starts its TensorFlow
+        server and returns at once. ``training`` is the sweep file's ``training`` block. Without ranks, nothing is
+        connected, and the devices are only bound.
         Raises: DeviceError or NewProcessNeeded: as in `place`.
         """
         if devices.ranks is not None and devices.ranks.servers and devices.ranks.rank:
@@ -185,7 +188,7 @@ class RankJoining:
     def leave(self, reason: str) -> None:
         """Abort the collective operations of this process and tell the other ranks ``reason``, ignoring errors.
 
-        It may be called from any thread.
+        At most 300 characters of ``reason`` are sent. It may be called from any thread.
         """
         leave_ranks(reason)
 
@@ -203,9 +206,10 @@ def choose_placement(devices: Devices, training: Mapping[str, Value]) -> Placeme
 def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") -> Placement:
     """Return the placement of trials on ``devices``; the first call with these arguments creates it.
 
-    ``strategy`` is one of `STRATEGIES`, ``cross_device`` one of `CROSS_DEVICE`. If ``devices`` has ranks, the first
-    call connects to them, and ``strategy`` is ignored unless it is "tpu". ``cross_device`` is only checked if variables
-    are mirrored over devices of this process alone. The strategy "parameter_server" without ranks means one device.
+    It also binds TensorFlow in this process to the devices. ``strategy`` is one of `STRATEGIES`, ``cross_device`` one
+    of `CROSS_DEVICE`. If ``devices`` has ranks, the first call connects to them and waits for them, and ``strategy`` is
+    ignored unless it is "tpu". ``cross_device`` is only checked if variables are mirrored over devices of this process
+    alone. The strategy "parameter_server" without ranks means one device.
     Raises: DeviceError: if there are fewer GPUs than ``devices`` has, the memory for a share of a GPU is unknown or too
     small, or ``strategy`` or ``cross_device`` is unknown or not possible on the devices. NewProcessNeeded: if this
     process is already bound to other devices or ranks.
@@ -219,33 +223,34 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
         else:
             chosen = _choose_ranked_strategy(devices.ranks)
         key = (names, chosen, cross_device, devices.ranks)
-        if key not in placements and devices.ranks is not None:
-            if placements:  # TensorFlow has started, or has other ranks
-                raise NewProcessNeeded(
-                    "a process can join other ranks only once, before it trains anything"
-                )
-            if devices.ranks.servers:
-                joined = parameter_server.connect_to_servers(devices.ranks)
-            else:
-                joined = join_ranks(devices.ranks, names, cross_device)
-            placements[key] = Placement(Replicas(joined), chosen, names)
-        if key not in placements:
+        if key in placements:
+            return placements[key]
+        if devices.ranks is None:
             if _uses_collectives(key) and any(map(_uses_collectives, placements)):
                 # Every MirroredStrategy numbers its collectives from 1, so a second set of devices in one process fails
                 # with "joining a group that is already full", and breaks the first one, too.
                 raise NewProcessNeeded(
                     f"this process already mirrors over other devices than {names}"
                 )
-            placements[key] = Placement(
-                Replicas(_build_strategy(chosen, names, cross_device)), chosen, names
-            )
+            created = _build_strategy(chosen, names, cross_device)
+        else:
+            if placements:  # TensorFlow has started, or has other ranks
+                raise NewProcessNeeded(
+                    "a process can join other ranks only once, before it trains anything"
+                )
+            if devices.ranks.servers:
+                created = parameter_server.connect_to_servers(devices.ranks)
+            else:
+                created = join_ranks(devices.ranks, names, cross_device)
+        placements[key] = Placement(Replicas(created), chosen, names)
         return placements[key]
 
 
 def _place_on_tpu(devices: Devices) -> Placement:
     """Return a placement over all TPU cores of this machine; the first call starts them.
 
-    The first call also hides the GPUs and limits TensorFlow's threads.
+    The first call also hides the GPUs and limits TensorFlow's threads to the CPUs of ``devices``, of which nothing else
+    is used. The caller holds `_lock`.
     Raises: DeviceError: if there are no usable TPUs. NewProcessNeeded: if TensorFlow has started with GPUs.
     """
     problems = list_tpu_problems()
@@ -267,6 +272,7 @@ def _place_on_tpu(devices: Devices) -> Placement:
 
 
 def _uses_collectives(key: _Key) -> bool:
+    # whether a placement with this key sums gradients by TensorFlow's collective operations
     names, chosen, cross_device, _ = key
     on_gpu = names[0].startswith("gpu")
     return chosen == "mirrored" and (
@@ -309,7 +315,7 @@ def _bind_gpus(devices: Devices, count: int) -> tuple[str, ...]:
         raise DeviceError(f"the trial was given {count} GPUs, TensorFlow sees {len(gpus)}")
     try:
         tf.config.set_visible_devices(gpus[:count], "GPU")
-        if devices.gpus < 1:
+        if devices.gpus < 1:  # a share of one GPU: `count` is 1
             part = [tf.config.LogicalDeviceConfiguration(memory_limit=_limit_mib(devices))]
             tf.config.set_logical_device_configuration(gpus[0], part)
         else:
@@ -324,9 +330,9 @@ def _bind_gpus(devices: Devices, count: int) -> tuple[str, ...]:
 
 
 def _limit_mib(devices: Devices) -> int:
-    """Return the memory limit of a share of a GPU in MiB.
+    """Return the memory limit of a share of a GPU in MiB, rounded down.
 
-    Raises: DeviceError: if the GPU's memory is unknown, or the share leaves no memory for the trial.
+    Raises: DeviceError: if the GPU's memory is unknown, or the share leaves less than 1 MiB for the trial.
     """
     from trainables.devices import gpu_memory
 
@@ -357,7 +363,10 @@ _start: list[str] = []
 
 
 def _record_start_line() -> None:
-    """Record the author's line that runs now: it runs TensorFlow's first operation, which fixes the visible devices."""
+    """Record the author's line that runs now, for messages of `NewProcessNeeded`.
+
+    TensorFlow calls this before its first operation, which fixes the visible devices.
+    """
     _start.append(author_code.find_present_line(quoted=True))
 
 
@@ -394,12 +403,8 @@ def _choose_strategy(strategy: str, names: tuple[str, ...]) -> str:
         if len(names) > 1:
             return "mirrored"
         return "one_device"
-    # servers may be absent to inspect a checkpoint
-    if strategy in (
-        "none",
-        "one_device",
-        PARAMETER_SERVER,
-    ):
+    # There are no parameter servers where only a checkpoint is inspected.
+    if strategy in ("none", "one_device", PARAMETER_SERVER):
         if len(names) > 1:
             raise DeviceError(
                 f"strategy {strategy} uses one device, the trial was given {', '.join(names)}"
@@ -426,12 +431,14 @@ def _choose_cross_device_ops(
 ) -> tf.distribute.CrossDeviceOps | None:
     """Return the operations that sum gradients over the devices ``names``; None for TensorFlow's default, NCCL.
 
-    Raises: DeviceError: if ``choice`` is unknown, or cannot be used on the devices.
+    ``choice`` is one of `CROSS_DEVICE`. "auto" means NCCL on GPUs. On CPU devices it means hierarchical copy, or
+    reduction to one device if their number is odd.
+    Raises: DeviceError: if ``choice`` is unknown, or cannot be used on the devices: NCCL on CPU devices, and
+    hierarchical copy for an odd number of devices above 1.
     """
     on_cpu = names[0].startswith("cpu")
-    # TensorFlow's hierarchical copy silently ignores the last one
+    # of an odd number of devices, TensorFlow's hierarchical copy silently ignores the last one
     odd = len(names) > 1 and len(names) % 2 == 1
-    implementation = tf.distribute.experimental.CommunicationImplementation
     match choice:
         case "auto" if on_cpu and odd:
             return tf.distribute.ReductionToOneDevice()
@@ -454,8 +461,9 @@ def _choose_cross_device_ops(
                 "cross_device is nccl, which needs GPUs; expected auto or ring on CPU devices"
             )
         case "nccl" | "ring":
+            kinds = tf.distribute.experimental.CommunicationImplementation
             options = tf.distribute.experimental.CommunicationOptions(
-                implementation=implementation.NCCL if choice == "nccl" else implementation.RING
+                implementation=kinds.NCCL if choice == "nccl" else kinds.RING
             )
             return tensorflow_private.collective_all_reduce([f"/{name}" for name in names], options)
         case _:

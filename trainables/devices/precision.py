@@ -24,6 +24,7 @@ def choose_policy(choice: str, placement: Placement) -> str:
     With auto, a CPU trains in float32, a TPU in mixed_bfloat16, a GPU in mixed_bfloat16 from compute capability 8.0 on,
     in mixed_float16 from 7.0 on (NVIDIA, CUDA C++ programming guide, table of arithmetic throughput), and else, or if
     its capability is unknown, in float32.
+    Any other choice is returned as it is, also if the devices do not support it.
     Raises: ValueError: if the choice is unknown.
     """
     if choice not in PRECISIONS:
@@ -53,6 +54,7 @@ class LossScale:
 
     def __init__(self) -> None:
         self.scale = tf.Variable(self.initial, trainable=False, dtype=tf.float32, name="loss_scale")
+        # number of good updates in a row since the last change of the scale
         self.good = tf.Variable(0, trainable=False, dtype=tf.int64, name="good_updates")
 
     @property
@@ -64,7 +66,9 @@ class LossScale:
         """Set the loss scale for the next update: doubled after 2,000 finite ones in a row, halved after a bad one.
 
         It is at least 1. ``finite`` is a scalar: whether the update's gradients, summed over replicas, were finite.
+        After each change, finite updates are counted from 0 again.
         """
+        # `self.good` is the number of finite updates in a row before this one.
         good = tf.where(finite, self.good + 1, tf.zeros_like(self.good))
         grow = tf.equal(good, self.growth_updates)
         factor = tf.where(finite, tf.where(grow, 2.0, 1.0), 0.5)
@@ -91,9 +95,10 @@ TF32_FROM = (8, 0)
 def set_determinism(placement: Placement, *, deterministic: bool) -> None:
     """Turn TensorFlow's determinism on or off in this process.
 
-    A change also switches TF32: off with determinism, on without, whatever it was before. Determinism also turns off
-    TensorFlow's arithmetic optimizer, which turns a + (b + c) into one sum and adds in an order that differs between
-    processes. On CPUs the optimizer is always off, because that costs nothing there.
+    A change also switches TF32: off with determinism, on without, whatever it was before. If determinism is already as
+    asked for, TF32 stays. Determinism also turns off TensorFlow's arithmetic optimizer, which turns a + (b + c) into
+    one sum and adds in an order that differs between processes. On CPUs the optimizer is always off, because that costs
+    nothing there.
     """
     tf.config.optimizer.set_experimental_options(
         {"arithmetic_optimization": placement.on_gpu and not deterministic}
@@ -150,7 +155,10 @@ def describe_gpu_numerics(
 
 
 def _find_weakest_capability() -> tuple[int, int]:
-    """Return the compute capability of the weakest GPU as (major, minor); (0, 0) if TensorFlow does not report one."""
+    """Return the compute capability of the weakest GPU as (major, minor).
+
+    A GPU for which TensorFlow reports none counts as (0, 0). Raises ValueError if there is no GPU.
+    """
     details = []
     for gpu in tf.config.get_visible_devices("GPU"):
         details.append(tf.config.experimental.get_device_details(gpu))

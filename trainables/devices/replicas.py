@@ -62,10 +62,10 @@ class Replicas:
         return scope
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function on each replica, and return the results per replica.
+        """Call a function on each replica, and return the results per replica, in the structure that it returns.
 
         A distributed value among ``arguments`` is replaced by the replica's part of it; others are the same on all
-        replicas.
+        replicas. With several replicas, the results are distributed values, of which `of_each` gives the parts.
         """
         return self.strategy.run(function, args=arguments)
 
@@ -77,13 +77,17 @@ class Replicas:
         return tuple(self.strategy.experimental_local_results(value))
 
     def first(self, values: Any) -> Any:
-        """Return the first replica's values, in the same structure; for values that are equal on all replicas."""
+        """Return the first replica's values in this process, in the same structure.
+
+        Use it for values that are equal on all replicas. Values that are not distributed are returned as they are.
+        """
         return tf.nest.map_structure(lambda value: self.of_each(value)[0], values)
 
     def sum_values(self, values: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Sum values that differ between replicas over all replicas, and return the sums by name.
 
-        Call it outside of replicas; values of one type are summed in one reduction.
+        Call it outside of replicas. Values of one type are summed together, see `sum_over_replicas`, whose errors it
+        raises.
         """
         totals = self.run(sum_over_replicas, [*values.values()])
         by_name: dict[str, tf.Tensor] = self.first(dict(zip(values, totals, strict=True)))
@@ -92,11 +96,14 @@ class Replicas:
     def update_copies(
         self, variable: tf.Variable, function: Callable[..., Any], *arguments: Any
     ) -> None:
-        """Call ``function(copy, *parts)`` on each replica, with its copy of ``variable`` and part of ``arguments``."""
+        """Call ``function(copy, *parts)`` for each copy of ``variable``, with its replica's part of ``arguments``.
+
+        Call it where all replicas are together, not on one of them. What ``function`` returns is not used.
+        """
         self.strategy.extended.update(variable, function, args=arguments, group=False)
 
     def create_per_replica(self, value: Callable[[int], Any]) -> Any:
-        """Return a value per replica: ``value(i)`` for the replica on device ``i`` of this process."""
+        """Return a distributed value that has ``value(i)`` for the replica on device ``i`` of this process, from 0."""
         local = len(self.devices)
         return self.strategy.experimental_distribute_values_from_function(
             lambda context: value(context.replica_id_in_sync_group % local)
@@ -115,7 +122,8 @@ def in_scope_of_servers() -> bool:
 def get_replica_index() -> tuple[int, Any]:
     """Return the number of all replicas, and the index among them of the replica that runs this code.
 
-    Call it on a replica; elsewhere under a strategy, it raises AttributeError.
+    Both count the replicas of all processes. Call it on a replica; elsewhere under a strategy, it raises
+    AttributeError. Without any strategy, there is one replica, with index 0.
     """
     context = tf.distribute.get_replica_context()
     return context.num_replicas_in_sync, context.replica_id_in_sync_group
@@ -126,23 +134,23 @@ def sum_over_replicas(values: Sequence[Any]) -> list[Any]:
 
     With one replica, or outside of replicas, returns the values themselves. Values of one type are summed together, in
     a few large buckets, because starting a reduction takes time.
-    Raises: CannotCompile: inside code that XLA compiles, if there are several replicas.
+    Raises: CannotCompile: inside code that XLA compiles, if there are several replicas and any values.
     """
     context = _get_exchange_context(values)
     if context is None:
         return list(values)
-    tensors = [tf.convert_to_tensor(value) for value in values]
-    places: dict[tf.DType, list[int]] = {}
-    for i, tensor in enumerate(tensors):
-        places.setdefault(tensor.dtype, []).append(i)
+    sums = [tf.convert_to_tensor(value) for value in values]  # each is replaced by its sum below
+    positions_by_type: dict[tf.DType, list[int]] = {}
+    for i, tensor in enumerate(sums):
+        positions_by_type.setdefault(tensor.dtype, []).append(i)
     options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=BUCKET)
-    for of_type in places.values():
+    for positions in positions_by_type.values():
         totals = context.all_reduce(
-            tf.distribute.ReduceOp.SUM, [tensors[i] for i in of_type], options
+            tf.distribute.ReduceOp.SUM, [sums[i] for i in positions], options
         )
-        for i, total in zip(of_type, totals, strict=True):
-            tensors[i] = total
-    return tensors
+        for i, total in zip(positions, totals, strict=True):
+            sums[i] = total
+    return sums
 
 
 def stack_over_replicas(values: tf.Tensor) -> tf.Tensor:
@@ -154,19 +162,19 @@ def stack_over_replicas(values: tf.Tensor) -> tf.Tensor:
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return values[None]
-    # Each replica puts its values at its own place of the stack and zeros at the others; the sum is the stack.
-    place = tf.one_hot(
+    # Each replica puts its values at its own position of the stack and zeros at the others; the sum is the stack.
+    is_own_position = tf.one_hot(
         context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=values.dtype
     )
-    own_part = tf.reshape(place, [-1, *[1] * values.shape.rank]) * values
+    own_part = tf.reshape(is_own_position, [-1, *[1] * values.shape.rank]) * values
     return sum_over_replicas([own_part])[0]
 
 
 def gather_rows(values: Any) -> Any:
     """Return, for each tensor of a structure, the rows of all replicas joined along the first axis.
 
-    The rows are in the order of the replicas. Called on each replica; with one replica, or outside of replicas, returns
-    ``values``.
+    The rows are in the order of the replicas, of which each may have another number of rows. Called on each replica;
+    with one replica, or outside of replicas, returns ``values``.
     Raises: CannotCompile: inside code that XLA compiles, if there are several replicas.
     """
     context = _get_exchange_context(tf.nest.flatten(values))
@@ -176,10 +184,10 @@ def gather_rows(values: Any) -> Any:
 
 
 def _get_exchange_context(values: Sequence[Any]) -> Any:
-    """Return the context for exchanging values with other replicas.
+    """Return TensorFlow's replica context, by which ``values`` can be exchanged with other replicas.
 
     Returns None if there are no values, no other replicas, or no replica runs this code.
-    Raises: CannotCompile: inside code that XLA compiles, if there are other replicas.
+    Raises: CannotCompile: inside code that XLA compiles, if there are values and other replicas.
     """
     context = tf.distribute.get_replica_context()
     if not values or context is None or context.num_replicas_in_sync == 1:
