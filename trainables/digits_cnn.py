@@ -14,7 +14,7 @@ from trainables.keras_trainable import KerasTrainable
 from trainables.numbers.draws import Draws
 from trainables.recipe import augmentation
 
-STRENGTH = {"none": 0.0, "low": 0.1, "medium": 0.3, "high": 0.6}
+STRENGTH = {"none": 0.0, "low": 0.1, "medium": 0.3, "high": 0.6}  # of augmentation, for `affine`
 
 
 class DigitsCNN(KerasTrainable):
@@ -37,7 +37,7 @@ class DigitsCNN(KerasTrainable):
         return (x_train, y_train), (x_val, y_val)
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """Return a network of two convolutions and two dense layers, with float32 logits."""
+        """Return a network of two convolutions and two dense layers, with ten float32 logits and no softmax."""
         filters = hp.integer("filters", 16)
         layers = [
             keras.Input((8, 8, 1)),
@@ -53,7 +53,7 @@ class DigitsCNN(KerasTrainable):
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
         """Rotate, scale and shift each image a little at random, as far as ``augmentation`` says.
 
-        The images are unchanged if it is "none" or missing.
+        The images are unchanged if it is "none" or missing. ``x`` is a batch of images; the result is a new one.
         """
         if "augmentation" not in hp:
             return x

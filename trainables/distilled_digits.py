@@ -21,7 +21,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.keras_trainable import Batch, KerasTrainable
 from trainables.numbers.draws import Draws
 
-HIDDEN = (256, 128)
+HIDDEN = (256, 128)  # units of the teacher's hidden layers
 
 
 class DistilledDigits(KerasTrainable):
@@ -33,9 +33,9 @@ class DistilledDigits(KerasTrainable):
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Return 300 images for training and all others for validation, with int32 labels; the same for every trial.
+        """Return 300 images for training and the other 1,497 for validation, with int32 labels.
 
-        An image is a float32 vector of 64 pixels from 0 to 1.
+        They are the same for every trial. An image is a float32 vector of 64 pixels from 0 to 1.
         """
         x_train, x_val, y_train, y_val = _split_digits()
         return (x_train[:300], y_train[:300]), (
@@ -44,7 +44,10 @@ class DistilledDigits(KerasTrainable):
         )
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """Return the student, which outputs float32 logits, and keep the frozen teacher as an attribute."""
+        """Return the student, which outputs float32 logits, and keep the frozen teacher as the attribute ``teacher``.
+
+        The first call in a process trains the teacher, see `taught`.
+        """
         self.teacher = _net(*HIDDEN, name="teacher")
         self.teacher.set_weights(taught())
         self.teacher.trainable = False
@@ -62,7 +65,8 @@ class DistilledDigits(KerasTrainable):
     ) -> Mapping[str, Any]:
         """Return the distillation loss ("loss") and the distance between student and teacher ("distance"), per example.
 
-        Also updates the metrics with the student's predictions.
+        The loss is a mean, weighted by ``alpha``, of the cross-entropy with the labels and of the distance times the
+        squared temperature. Also updates the metrics with the student's predictions.
 
         Source: Hinton et al., Distilling the Knowledge in a Neural Network, 2015, section 2.
         """
@@ -92,7 +96,7 @@ def taught() -> list[Any]:
     net = MLPClassifier(HIDDEN, alpha=0.1, random_state=0)
     # the same sums on every machine, and workers do not compete for cores
     with threadpool_limits(1):
-        for _ in range(30):
+        for _ in range(30):  # epochs
             net.partial_fit(x, y, classes=range(10))
     return [part for pair in zip(net.coefs_, net.intercepts_, strict=True) for part in pair]
 

@@ -50,7 +50,8 @@ def make_group(session: SuspendableSession) -> Group:
 def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
     """Build the author's model again, without the training loop, and return it with the weights used for validation.
 
-    Raises NotExportable if the new model cannot take over the weights.
+    ``author`` must have the attributes that `data` has left; its attribute `live` is replaced, and `model` runs. Raises
+    NotExportable if the new model cannot take over the weights, and whatever `model` raises.
     """
     from trainables.export import plain_model
 
@@ -60,8 +61,9 @@ def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
 def add_features(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorData) -> Plain:
     """Return ``plain``, a model that was built again, with the frozen model of `features` in front of it.
 
-    ``plain`` is returned unchanged if there is no frozen model. The same holds if the outputs of the frozen model were
-    not cached, because ``plain`` then contains it already. Otherwise, `data` runs once more.
+    ``plain`` itself is returned if there is no frozen model. The same holds if the outputs of the frozen model were not
+    cached, because ``plain`` then contains it already. Otherwise a new one is returned, and `data` runs once more for
+    the inputs on which exports are compared.
     """
     from trainables.export import plain_model
 
@@ -69,9 +71,9 @@ def add_features(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorDa
 
 
 def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
-    """Raise NotExportable if one of ``formats`` is not available here, or if the trial's model has no `call`.
+    """Raise NotExportable if one of ``formats`` is unknown or not available here, or the trial's model has no `call`.
 
-    Weights and predictions are not checked, so an export may still fail.
+    Nothing is built or written, so an export may still fail.
     """
     from trainables.export import exporting
 
@@ -83,8 +85,9 @@ def export(
 ) -> Exported:
     """Write a model that was built again into ``folder`` in each of ``formats``, and verify the files' predictions.
 
-    ``preprocessing`` is the author's text on how inputs are prepared, which is written with the model. Raises
-    NotExportable if the model cannot be written or a file predicts something else.
+    ``preprocessing`` is the author's text on how inputs are prepared, which becomes part of the result. The files are
+    loaded in a fresh process. If the model draws random numbers, predictions are not verified, which the result notes.
+    Raises NotExportable if the model cannot be written or loaded, or a file predicts something else.
     """
     from trainables.export import exporting
 

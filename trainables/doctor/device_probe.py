@@ -28,16 +28,18 @@ from trainables.devices import nvml
 from trainables.devices.placement import list_tpu_problems
 from trainables.devices.replicas import Replicas, get_replica_index, sum_over_replicas
 
-STEPS, EPOCHS = 8, 4
-MEETING_S, TIMES, LARGE = 60.0, 12, 2**22  # LARGE: numbers of four bytes
+STEPS, EPOCHS = 8, 4  # batches of an epoch, and epochs, that `train` trains
+# `meet`: seconds within which all ranks must join, how often each sum is timed, and numbers of the large sum
+MEETING_S, TIMES, LARGE = 60.0, 12, 2**22
 
 
 def describe() -> dict[str, Any]:
     """Return the versions of libraries, the GPU architectures of the build, and the GPUs that TensorFlow can use.
 
     The keys are ``tensorflow``, ``cuda`` and ``cudnn`` (both None without CUDA), ``architectures``, ``gpus`` (``name``
-    and ``capability`` of each), ``gauges`` (see `nvml.list_supported_gauges`; {} without GPUs), ``keras`` and
-    ``backend``. If Keras cannot be imported, the last two are None, and ``keras_error`` says why.
+    and ``capability`` of each, [major, minor] or None if unknown), ``gauges`` (see `nvml.list_supported_gauges`; {}
+    without GPUs), ``keras`` and ``backend``. If Keras cannot be imported, the last two are None, and ``keras_error``
+    says why.
     """
     build = tf.sysconfig.get_build_info()
     gpus = []
@@ -64,8 +66,10 @@ def describe() -> dict[str, Any]:
 def try_device(name: str) -> dict[str, Any]:
     """Test ``cpu:0`` or ``gpu:I`` alone: matrix product, convolution, gathering of rows, and XLA.
 
-    Return ``seconds`` of each step by name, ``wrong``, the names of steps with wrong results, and ``tflops``, the speed
-    of the matrix product. Raises IndexError if TensorFlow has no such GPU.
+    The steps are named matmul, convolution, gather and xla. Return ``seconds`` of each step by name, ``wrong``, the
+    names of steps with wrong results, and ``tflops``, the speed of the matrix product in 10**12 operations per second.
+    Other GPUs are hidden from this process. Raises IndexError if TensorFlow has no such GPU, and what TensorFlow raises
+    if a step fails.
     """
     kind, _, index = name.partition(":")
     if kind == "gpu":
@@ -105,7 +109,8 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
     """Sum numbers over ``count`` devices, then train a wide network on them as a trial would.
 
     The devices are GPUs or, if ``simulated``, logical CPU devices. Returns ``sums``, the result of
-    `sum_replica_numbers`, and ``examples_per_s`` of the fastest epoch after the first one.
+    `sum_replica_numbers`, and ``examples_per_s`` of the fastest epoch after the first one. Sums are not checked here.
+    Raises DeviceError if there are fewer GPUs.
     """
     from trainables.devices.placement import place
 
@@ -121,7 +126,8 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
 def share() -> dict[str, Any]:
     """Limit this process to a quarter of the first GPU, as a trial would, and ask for more.
 
-    Return ``limit_bytes``, and whether exceeding the limit was ``refused`` and the GPU ``works`` afterwards.
+    Return ``limit_bytes``, and whether exceeding the limit was ``refused`` and the GPU ``works`` afterwards. Raises
+    DeviceError if there is no GPU, or its memory is unknown.
     """
     from trainables.devices import gpu_memory
     from trainables.devices.placement import place
@@ -146,10 +152,11 @@ def share() -> dict[str, Any]:
 
 
 def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
-    """Join the processes at ``addresses`` as rank ``rank``, with ``gpus`` GPUs, and sum numbers over all of them.
+    """Join the processes at ``addresses`` as rank ``rank``, with ``gpus`` GPUs (0 or 1), and sum numbers over them.
 
-    Returns ``latency_s``, the median seconds of a sum of one number, and ``bytes_per_s`` of a large one. Raises
-    ValueError if a sum is wrong.
+    ``addresses`` has the address of every process, also of this one, by rank. Waits until all have joined, for at most
+    60 s. Returns ``latency_s``, the median seconds of a sum of one number, and ``bytes_per_s`` of a large one, of 16
+    MiB. Raises ValueError if a sum is wrong.
     """
     from trainables.devices.placement import place
 
@@ -157,51 +164,55 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
     ranks = Ranks(tuple(addresses), rank, register_s=MEETING_S)
     replicas = place(Devices(gpus=gpus, ranks=ranks)).replicas
 
-    def summed(size: int) -> float:
+    # Each rank gives its number, counted from 1, so the sum is 1 + 2 + ... over all ranks.
+    expected = len(addresses) * (len(addresses) + 1) / 2
+
+    def time_sum(size: int) -> float:
         """Return the median seconds of a sum of ``size`` numbers per rank; raises ValueError if a sum is wrong."""
 
-        def one() -> tf.Tensor:
+        def sum_on_replica() -> tf.Tensor:
             mine = tf.cast(get_replica_index()[1], tf.float32) + tf.ones(size)
             return tf.reduce_max(sum_over_replicas([mine])[0])
 
-        function = tf.function(lambda: replicas.run(one), autograph=False)
+        function = tf.function(lambda: replicas.run(sum_on_replica), autograph=False)
         taken = []
         for _ in range(TIMES):
             began = time.perf_counter()
             found = float(replicas.first(function()))
             taken.append(time.perf_counter() - began)
-            if found != (right := len(addresses) * (len(addresses) + 1) / 2):
-                raise ValueError(f"the sum is {found}, expected {right}")
+            if found != expected:
+                raise ValueError(f"the sum is {found}, expected {expected}")
         # the median, without the first run, which is traced
         return sorted(taken[1:])[TIMES // 2 - 1]
 
     _say("summing one number")
-    latency_s = summed(1)
-    _say(f"summing {LARGE // 2**18} MiB")
-    return {"latency_s": latency_s, "bytes_per_s": 4 * LARGE / summed(LARGE)}
+    latency_s = time_sum(1)
+    _say(f"summing {LARGE // 2**18} MiB")  # numbers of four bytes
+    return {"latency_s": latency_s, "bytes_per_s": 4 * LARGE / time_sum(LARGE)}
 
 
 def sum_replica_numbers(replicas: Replicas) -> list[float]:
     """Return the sum 1 + 2 + ... over all replicas as each replica of this process computes it; all should be equal."""
 
-    def one() -> tf.Tensor:
+    def sum_on_replica() -> tf.Tensor:
         mine = tf.cast(get_replica_index()[1], tf.float32) + 1
         return sum_over_replicas([mine])[0]
 
-    summed = tf.function(lambda: replicas.run(one))()
-    return [float(value) for value in replicas.of_each(summed)]
+    sums = tf.function(lambda: replicas.run(sum_on_replica))()
+    return [float(value) for value in replicas.of_each(sums)]
 
 
 def _examples_per_s(devices: Devices, shape: tuple[int, int]) -> list[float]:
     """Train a network for `EPOCHS` epochs and return the examples per second of each epoch.
 
-    ``shape`` is (units per layer, batch per device).
+    ``shape`` is (units per layer, examples of a batch per device).
     """
     import keras
 
     from trainables.keras_trainable import KerasTrainable
 
-    width, batch = shape[0], int(shape[1] * devices.gpus)
+    units, batch_per_device = shape
+    batch = int(batch_per_device * devices.gpus)
 
     class Wide(KerasTrainable):
         def data(self, hp: Any) -> tuple[Any, Any]:
@@ -211,7 +222,7 @@ def _examples_per_s(devices: Devices, shape: tuple[int, int]) -> list[float]:
         def model(self, hp: Any) -> keras.Model:
             hidden = []
             for _ in range(4):
-                hidden.append(keras.layers.Dense(width, activation="relu"))
+                hidden.append(keras.layers.Dense(units, activation="relu"))
             return keras.Sequential(
                 [keras.Input((64,)), *hidden, keras.layers.Dense(2, dtype="float32")]
             )
@@ -227,7 +238,7 @@ def _examples_per_s(devices: Devices, shape: tuple[int, int]) -> list[float]:
 
     def report(epoch: EpochReported) -> bool:
         rates.append(epoch.examples_per_s or 0.0)
-        return True
+        return True  # go on
 
     wide = Wide()
     wide.begin(given)
@@ -238,7 +249,7 @@ def _examples_per_s(devices: Devices, shape: tuple[int, int]) -> list[float]:
 def _timed(step: str, compute: Callable[[], tf.Tensor], expected: float) -> tuple[float, bool]:
     """Return the seconds of the fastest of three runs after a first one, and whether the first run's result is right.
 
-    Writes the name of the step to standard error.
+    It is right if it equals ``expected`` exactly. Writes the name of the step to standard error.
     """
     _say(step)
     right = float(compute()) == expected
@@ -264,9 +275,9 @@ def _say(text: str) -> None:
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
-    """Run the test that the command line asks for, and return its result.
+    """Run the test that the command line asks for, and return its result; ``arguments`` are without the program's name.
 
-    Raises: ValueError: if the arguments are unknown.
+    Raises: ValueError: if the arguments are unknown. Whatever the test raises.
     """
     match arguments:
         case ["describe"]:

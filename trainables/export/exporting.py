@@ -32,9 +32,9 @@ from trainables.state.program_variables import unwrap_variable
 
 
 def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
-    """Raise NotExportable if a format is not available here, or the trial's model has no `call`.
+    """Raise NotExportable if a format is unknown or not available here, or the trial's model has no `call`.
 
-    The model's weights are not checked, so an export may still fail.
+    Nothing is built or written, so an export may still fail.
     """
     model_files.check_formats(formats)
     if not list_overridden_methods(trial.program.model, "call"):
@@ -47,13 +47,14 @@ def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
 def export(
     trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]
 ) -> Exported:
-    """Write the trial's model for inference into ``folder``, in each format, and verify each file's predictions.
+    """Write ``plain``, the trial's model for inference, into ``folder`` in each format, and verify the files.
 
-    ``preprocessing`` becomes part of the result. Predictions of a model that draws random numbers cannot be verified;
-    the result then has no differences, and a note says so. The validation data are evaluated once more for the
-    result's metrics, which are empty if an evaluation changes variables.
-    Raises: NotExportable: if a format cannot be written or loaded, a file predicts something else, or the keras format
-    would leave out variables of a model that draws random numbers, where no comparison would tell.
+    Each file is loaded in a fresh process, where it must predict what the trial's model does. ``preprocessing`` becomes
+    part of the result. Predictions of a model that draws random numbers cannot be verified; the result then has no
+    differences, and a note says so. The validation data are evaluated once more for the result's metrics, which are
+    empty if an evaluation changes variables or there is no validation data. After an error, written files stay.
+    Raises: NotExportable: if a format cannot be written or loaded, a file predicts something else or too slowly, or the
+    keras format would leave out variables of a model that draws random numbers, where no comparison would tell.
     """
     model = plain.model
     given = make_sample(trial, plain)
@@ -149,8 +150,9 @@ def _write_notes(
 
 TOLERANCE = 1e-5
 """Tolerance of predictions, multiplied by the largest one if that is above 1; float32 has seven digits."""
-MOST_EXAMPLES, MOST_BYTES, DRAWN = 10_000, 256 * 2**20, 64
-TIMEOUT_S = 1800
+MOST_EXAMPLES, MOST_BYTES = 10_000, 256 * 2**20  # limits of the examples that are compared
+DRAWN = 64  # number of random inputs for a model that does not read the data
+TIMEOUT_S = 1800  # of the fresh process
 
 
 @dataclass(frozen=True)
@@ -168,9 +170,9 @@ def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
     """Predict the first validation examples with the trial's model, and return the inputs and outputs.
 
     At most 10,000 examples or about 256 MiB are taken, of the training data if there is no validation data. Predictions
-    are made twice, to find out whether the model is random. Exported files get the plain model's raw inputs instead of
-    the trial's, for the same examples. A model that does not read the data, such as the generator of a GAN, is compared
-    on random inputs.
+    are made twice, to find out whether the model is random. If ``plain`` has raw inputs, the result has those of the
+    same examples as its inputs, because exported files read them. A model that does not read the data, such as the
+    generator of a GAN, is compared on random inputs.
     """
     held_out = trial.held_out
     if held_out is None:
@@ -190,23 +192,25 @@ def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
         number = f"{size:,}"
     else:
         number = f"the first {size:,} of {split.size:,}"
-    name = f"{number} {'training' if held_out is None else 'validation'} examples"
-    if not plain.reads_data:
+    if plain.reads_data:
+        name = f"{number} {'training' if held_out is None else 'validation'} examples"
+    else:
         name = f"{size} drawn inputs"
     with trial.swapping_average(), computing_exact_products():
-        # Other numbers of batches give a random model other draws.
-        first, again = (_predict(trial, inputs, batch_size, batch) for batch in (0, 10**6))
-    steady = _are_equal(first, again)
+        # A random model draws by the numbers of batches, so it gives something else with others.
+        outputs = _predict(trial, inputs, batch_size, first_batch=0)
+        outputs_again = _predict(trial, inputs, batch_size, first_batch=10**6)
+    steady = _are_equal(outputs, outputs_again)
     if plain.raw_inputs is not None:
         inputs = tf.nest.map_structure(lambda leaf: leaf[:size], plain.raw_inputs)
-    return Sample(name, inputs, first, batch_size, steady)
+    return Sample(name, inputs, outputs, batch_size, steady)
 
 
 def evaluate_again(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]]:
     """Evaluate the validation data again; return the metrics and the paths of variables that the evaluation changes.
 
-    Metrics are named ``val_...``; their own variables do not count as changed. All variables are restored afterwards.
-    Both results are empty if there is no validation data.
+    Metrics are named ``val_...``; their own variables do not count as changed. All variables are restored afterwards,
+    also after an error. Both results are empty if there is no validation data.
     """
     if trial.held_out is None:
         return {}, ()
@@ -224,25 +228,30 @@ def evaluate_again(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]
     for variable in trial.program.model.metrics_variables:
         metric_variables.add(id(unwrap_variable(variable)))
     changed = []
-    for path, values in after.items():
+    for path, values in after.items():  # the values of a variable on each replica
         if id(state[path].raw) not in metric_variables and not _are_equal(values, before[path]):
             changed.append(path)
     return {f"val_{name}": value for name, value in found.items()}, tuple(changed)
 
 
 def _are_equal(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Return whether all arrays equal the others at their places; NaN equals NaN."""
+    """Return whether each array equals the one of ``others`` at its position; NaN equals NaN.
+
+    Raises ValueError if there are more of one than of the other.
+    """
     return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(arrays, others, strict=True))
 
 
 def compare_predictions(
     files: Sequence[WrittenFile], sample: Sample, signature: Signature, *, on_gpu: bool
 ) -> dict[str, float]:
-    """Predict with each file in a fresh process; return by format the largest difference to the sample's outputs.
+    """Predict with all files in one fresh process; return by format the largest difference to the sample's outputs.
 
-    The difference is relative to the largest output if that is above 1.
-    Raises: NotExportable: if a file does not load, gives outputs of other shapes or of narrower floats than float32,
-    or, for a sample that is steady, predicts something else.
+    The difference is divided by the largest absolute number of an output if that is above 1. It is infinite if others
+    than the sample's numbers are not finite.
+    Raises: NotExportable: if a file does not load or brings down the process, gives outputs of other shapes or of
+    narrower floats than float32, or, for a sample that is steady, predicts something else. Also if the process takes
+    longer than 30 minutes.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -257,9 +266,9 @@ def compare_predictions(
 
 @contextmanager
 def computing_exact_products() -> Iterator[None]:
-    """Turn off TensorFloat-32 inside the block, so that results of different devices can be compared.
+    """Turn off TensorFloat-32 in this process inside the block, so that results of different devices can be compared.
 
-    TensorFloat-32 rounds the factors of a product to 10 bits.
+    TensorFloat-32 rounds the factors of a product to 10 bits. Its former setting is restored afterwards.
     """
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)
@@ -278,9 +287,10 @@ def _take_first_examples(split: Examples) -> Any:
 
 
 def _draw_inputs(example: Any) -> Any:
-    """Return 64 inputs of the example's shapes: random normal numbers for floats, and zeros for other types.
+    """Return 64 inputs in the structure, shapes and types of ``example``, which is a batch of inputs.
 
-    The valid values of other types are unknown. The numbers are the same in each call.
+    They are random normal numbers for floats, the same in each call, and zeros for other types, whose valid values are
+    unknown.
     """
     draws = np.random.default_rng(0)
 
@@ -293,23 +303,26 @@ def _draw_inputs(example: Any) -> Any:
     return keras.tree.map_structure(draw_leaf, example)
 
 
-def _predict(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> list[Any]:
+def _predict(trial: ReadyTrial, inputs: Any, batch_size: int, first_batch: int) -> list[Any]:
     """Return the outputs of the trial's model in inference mode, computed over all replicas, as a flat list of arrays.
 
-    Floats of any type become float32. ``batch`` is the number of the first batch, on which random draws depend.
+    Floats of any type become float32. Inputs are predicted in batches of ``batch_size``, of which the first has the
+    number ``first_batch``. Random draws depend on these numbers. The model's state is not changed by its generators.
     """
     model = trial.program.model
     replicas = trial.placement.replicas
 
+    # Predict this replica's part of the batch `x`, which has the number `number`; return the outputs, and how many of
+    # their rows count.
     def on_replica(x: Any, number: Any) -> tuple[Any, Any]:
         parts, replica = get_replica_index()
-        cut = slices.cut(tf.shape(tf.nest.flatten(x)[0])[0], replica, parts)
-        cut.draw(tf.constant(seeds.truncate_seed(trial.assignment.seed)), number, EVALUATION)
-        cut.seeds = "keyed"  # other draws for each batch, without advancing the model's generators
-        rows = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], x)
-        with slices.entering(cut):
+        part = slices.cut(tf.shape(tf.nest.flatten(x)[0])[0], replica, parts)
+        part.draw(tf.constant(seeds.truncate_seed(trial.assignment.seed)), number, EVALUATION)
+        part.seeds = "keyed"  # other draws for each batch, without advancing the model's generators
+        rows = tf.nest.map_structure(lambda leaf: leaf[part.start : part.stop], x)
+        with slices.entering(part):
             outputs = keras.tree.flatten(model(rows, training=False))
-        return [_cast_floats(output) for output in outputs], cut.count
+        return [_cast_floats(output) for output in outputs], part.count
 
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def predict(x: Any, number: Any) -> Any:
@@ -322,11 +335,11 @@ def _predict(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> lis
             rows = tf.nest.map_structure(
                 lambda leaf, s=start: tf.constant(leaf[s : s + batch_size]), inputs
             )
-            outputs, counts = predict(rows, tf.constant(batch + start // batch_size))
+            outputs, counts = predict(rows, tf.constant(first_batch + start // batch_size))
             # A replica without an example of its own has computed another one's, which counts 0.
             counts_by_replica = [int(count) for count in replicas.of_each(counts)]
-            parts = [replicas.of_each(output) for output in outputs]
-            by_batch.append([_join_rows(part, counts_by_replica) for part in parts])
+            outputs_by_replica = [replicas.of_each(output) for output in outputs]
+            by_batch.append([_join_rows(parts, counts_by_replica) for parts in outputs_by_replica])
     return [np.concatenate(batches) for batches in zip(*by_batch, strict=True)]
 
 
@@ -344,20 +357,21 @@ def _join_rows(parts: Sequence[Any], counts: Sequence[int]) -> Any:
 def _write_request(
     folder: Path, files: Sequence[WrittenFile], sample: Sample, signature: Signature
 ) -> None:
+    # What `fresh_process.main` reads: the inputs in `inputs.npz`, and all else in `request.json`.
     leaves = keras.tree.flatten(sample.inputs)
     arrays = {}
     for i, leaf in enumerate(leaves):
-        for part, array in _encode_leaf(leaf).items():
-            arrays[f"{i:03d}{part}"] = array
+        for ending, array in _encode_leaf(leaf).items():
+            arrays[f"{i:03d}{ending}"] = array
     np.savez(folder / "inputs.npz", **arrays)
     models = []
-    for one in files:
+    for written in files:
         models.append(
             {
-                "format": one.format,
-                "file": str(one.path.resolve()),
-                "own": one.own,
-                "code": one.holds_code,
+                "format": written.format,
+                "file": str(written.path.resolve()),
+                "own": written.own,
+                "code": written.holds_code,
             }
         )
     request = {
@@ -375,7 +389,8 @@ def _write_request(
 def _encode_leaf(leaf: Any) -> dict[str, Any]:
     """Return an array of inputs as arrays for `fresh_process`, by the ending of their name in the file.
 
-    Texts become their lengths (ending "") and the joined bytes (ending ".texts"), because NumPy would pickle them.
+    Texts in an array of Python objects become their lengths (ending "") and the joined bytes (ending ".texts"), because
+    NumPy would pickle them. Other arrays have the ending "".
     """
     array = np.asarray(leaf)
     if array.dtype.kind != "O":
@@ -394,9 +409,10 @@ def _encode_text(text: Any) -> bytes:
 def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
     """Run `fresh_process`, which predicts with the exported files and writes its results into ``folder``.
 
-    With ``with_own``, the process may import the author's modules and sweep; without ``on_gpu``, it sees no GPU.
-    Returns the last line that it wrote to standard error, or its exit code if it wrote none. Raises NotExportable after
-    30 minutes; a failure of the process raises nothing.
+    ``folder`` has the files of `_write_request`. With ``with_own``, the process may import the author's modules and
+    sweep; without ``on_gpu``, it sees no GPU. Returns the last line that it wrote to standard error, or a text with its
+    exit code if it wrote none. Waits for its end. Raises NotExportable after 30 minutes; a failure of the process
+    raises nothing.
     """
     # Memory growth, because this process still holds a part of the GPU's memory.
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
@@ -424,7 +440,12 @@ def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
     return f"exit code {done.returncode}"
 
 
-def _compare_file(folder: Path, written: WrittenFile, sample: Sample, said: str) -> float:
+def _compare_file(folder: Path, written: WrittenFile, sample: Sample, last_line: str) -> float:
+    """Return the largest difference between what a written file has predicted and the sample's outputs.
+
+    The predictions are read from ``folder``, where the fresh process has left them. ``last_line`` is what it said last.
+    Raises: NotExportable: as `compare_predictions`.
+    """
     name = written.path.name
     failure = folder / f"{written.format}.txt"
     if failure.exists():
@@ -433,7 +454,7 @@ def _compare_file(folder: Path, written: WrittenFile, sample: Sample, said: str)
         )
     answer = folder / f"{written.format}.npz"
     if not answer.exists():
-        raise NotExportable(f"{name} has brought down the process that loaded it: {said}")
+        raise NotExportable(f"{name} has brought down the process that loaded it: {last_line}")
     with np.load(answer, allow_pickle=False) as file:
         found = [file[key] for key in sorted(file.files)]
     if [a.shape for a in found] != [b.shape for b in sample.outputs]:
@@ -458,16 +479,17 @@ def _compare_file(folder: Path, written: WrittenFile, sample: Sample, said: str)
 
 
 def _distance(predicted: Any, expected: Any) -> float:
-    """Return the largest difference, divided by the largest absolute expected number if that is above 1.
+    """Return the largest difference of two arrays, divided by the largest absolute expected number if that is above 1.
 
-    Returns infinity if the arrays are not finite at the same places. Places that are not finite in both are ignored.
+    Returns infinity if one array is finite where the other is not. Positions where both are not finite are ignored; if
+    there are no others, the result is 0. The arrays have the same shape.
     """
-    a = predicted.astype(np.float64)
-    b = expected.astype(np.float64)
-    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+    predicted = predicted.astype(np.float64)
+    expected = expected.astype(np.float64)
+    finite = np.isfinite(expected)
+    if not np.array_equal(np.isfinite(predicted), finite):
         return float("inf")
-    finite = np.isfinite(b)
     if not finite.any():
         return 0.0
-    apart = np.abs(a[finite] - b[finite]).max()
-    return float(apart / max(1.0, np.abs(b[finite]).max()))
+    difference = np.abs(predicted[finite] - expected[finite]).max()
+    return float(difference / max(1.0, np.abs(expected[finite]).max()))

@@ -19,6 +19,7 @@ class _Blocked:
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        # None for all other modules: Python then asks the next finder.
         if name.partition(".")[0] in BLOCKED:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
@@ -26,38 +27,41 @@ class _Blocked:
 def main(request_file: str) -> None:
     """Predict with each exported file, and write its outputs to ``<format>.npz``, or its error to ``<format>.txt``.
 
-    ``request_file`` names the files. ``sys.path`` is replaced by the one in the request.
+    ``request_file`` names the exported files, and the inputs for them are in ``inputs.npz`` beside it. Results are
+    written beside it, too: the outputs as arrays that are named by their numbers, or the error's type and message. An
+    error of one file does not keep the others from being tried. ``sys.path`` is replaced by the one in the request.
     """
     request = json.loads(Path(request_file).read_text())
     folder = Path(request_file).parent
     sys.path[:] = request["path"]
-    for one in request["models"]:
+    for model_file in request["models"]:
         try:
-            _write_predictions(one, request, folder)
+            _write_predictions(model_file, request, folder)
         except Exception as error:  # a model may raise anything while it loads; all is reported
             lines = str(error).strip().splitlines() or [""]
             text = f"{type(error).__name__}: {lines[0]}\n" + "\n".join(lines[1:])
-            (folder / f"{one['format']}.txt").write_text(text)
+            (folder / f"{model_file['format']}.txt").write_text(text)
 
 
 def _write_predictions(model_file: dict[str, Any], request: dict[str, Any], folder: Path) -> None:
     import numpy as np  # not at the top: `main` has set `sys.path` meanwhile
 
+    # one array for each input of the model, with all examples
     with np.load(folder / "inputs.npz", allow_pickle=False) as file:
         leaves = []
         for i in range(len(request["names"])):
             leaves.append(_read_leaf(file, f"{i:03d}"))
-    run = {"keras": _load_keras, "saved_model": _load_saved_model, "onnx": _load_onnx}[
-        model_file["format"]
-    ](model_file, request)
+    loaders = {"keras": _load_keras, "saved_model": _load_saved_model, "onnx": _load_onnx}
+    load = loaders[model_file["format"]]
+    predict = load(model_file, request)  # maps the inputs of a batch to its outputs
     size = len(leaves[0])
     step = request["batch_size"]
-    parts = []
+    by_batch = []
     for start in range(0, size, step):
-        parts.append(run([leaf[start : start + step] for leaf in leaves]))
+        by_batch.append(predict([leaf[start : start + step] for leaf in leaves]))
     outputs = []
-    for output_parts in zip(*parts, strict=True):
-        outputs.append(np.concatenate(output_parts))
+    for batches_of_output in zip(*by_batch, strict=True):
+        outputs.append(np.concatenate(batches_of_output))
     named: Any = {}
     for i, output in enumerate(outputs):
         named[f"{i:03d}"] = output
@@ -65,17 +69,20 @@ def _write_predictions(model_file: dict[str, Any], request: dict[str, Any], fold
 
 
 def _read_leaf(file: Any, name: str) -> Any:
-    """Return an array of the inputs from their file; texts are stored as their lengths and one array of all bytes."""
+    """Return the array ``name`` of the inputs from their file; texts become `bytes` objects.
+
+    Texts are stored as their lengths and one array of all bytes.
+    """
     import numpy as np
 
     if f"{name}.texts" not in file:
         return file[name]
     lengths = file[name]
-    text = file[f"{name}.texts"].tobytes()
+    joined = file[f"{name}.texts"].tobytes()
     start = 0
     leaf = np.empty(lengths.shape, object)
-    for place, length in zip(np.ndindex(lengths.shape), lengths.ravel(), strict=True):
-        leaf[place] = text[start : start + length]
+    for index, length in zip(np.ndindex(lengths.shape), lengths.ravel(), strict=True):
+        leaf[index] = joined[start : start + length]
         start += length
     return leaf
 
@@ -91,14 +98,14 @@ def _load_keras(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
     tf = _import_tensorflow()
     import keras
 
-    own = {}
+    own = {}  # the author's classes, by the name under which they are registered
     for module, names in model_file["own"].items():
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
         for registered, name in names.items():
             # not a class that is defined in a function; Keras then says that it is missing
-            if hasattr(found, name):
-                own[registered] = getattr(found, name)
-    if model_file["code"]:
+            if hasattr(imported, name):
+                own[registered] = getattr(imported, name)
+    if model_file["code"]:  # the file has the Python code of Lambda layers
         options = {"safe_mode": False}
     else:
         options = {}
@@ -109,19 +116,18 @@ def _load_keras(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
 
     def run(leaves: list[Any]) -> list[Any]:
         tensors = [tf.constant(leaf) for leaf in leaves]
-        return [
-            output.numpy()
-            for output in keras.tree.flatten(function(_pack_leaves(request["structure"], tensors)))
-        ]
+        outputs = function(_pack_leaves(request["structure"], tensors))
+        return [output.numpy() for output in keras.tree.flatten(outputs)]
 
     return run
 
 
 def _load_saved_model(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
     tf = _import_tensorflow()
-    loaded = tf.saved_model.load(model_file["file"])  # kept alive by the function
+    loaded = tf.saved_model.load(model_file["file"])
     served = loaded.signatures["serving_default"]
 
+    # The default value keeps `loaded` alive as long as the function: `served` alone would lose its variables.
     def run(leaves: list[Any], loaded: Any = loaded) -> list[Any]:
         given = zip(request["names"], leaves, request["dtypes"], strict=True)
         found = served(**{name: tf.cast(tf.constant(leaf), dtype) for name, leaf, dtype in given})
@@ -151,7 +157,8 @@ def _load_onnx(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
 def _order_outputs(names: Iterable[str]) -> list[str]:
     """Return the names of a SavedModel's outputs in the order of `keras.tree.flatten`.
 
-    Keras names the outputs of a list by their number, which is their order. Those of a mapping have its keys.
+    Keras names the outputs of a list output_0, output_1, ..., which are returned in the order of their numbers. Those
+    of a mapping have its keys, which are sorted.
     """
     by_key = sorted(names)
     by_number = [f"output_{i}" for i in range(len(by_key))]
@@ -161,7 +168,8 @@ def _order_outputs(names: Iterable[str]) -> list[str]:
 def _pack_leaves(structure: Any, leaves: list[Any]) -> Any:
     """Return the leaves in the nested structure with which a model is called.
 
-    Raises ValueError for an unknown structure.
+    ``structure`` is an index into ``leaves``, or a dictionary with one key "dict", "tuple" or "list" and the structures
+    of its parts. Raises ValueError for anything else.
     """
     match structure:
         case int(index):

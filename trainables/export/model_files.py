@@ -23,7 +23,7 @@ from trainables.devices.precision import HALF
 from trainables.export import onnx_file
 
 FILES = {"keras": "model.keras", "saved_model": "saved_model", "onnx": "model.onnx"}
-_KERAS = ("keras", "builtins")
+_KERAS = ("keras", "builtins")  # packages whose classes are not the author's
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,9 @@ class Signature:
 def make_signature(model: keras.Model, example: Any) -> Signature:
     """Return the signature of a model's inputs; ``example`` is a batch of one that the model accepts.
 
-    A functional model's own inputs count, otherwise those of ``example``. A single input is named "inputs".
+    A functional model's own inputs count, otherwise those of ``example``. A single input is named "inputs". Others have
+    names that are valid for arguments, from their keys and positions, such as "user_input_0". In the specs, the number
+    of examples is unknown.
     """
     if isinstance(model, keras_private.Functional):
         inputs = model.input
@@ -63,23 +65,22 @@ def make_signature(model: keras.Model, example: Any) -> Signature:
         names = _make_unique(_name_leaves(inputs, ""))
     else:
         names = ["inputs"]
-    numbers = iter(range(len(leaves)))
     dtypes = [keras.backend.standardize_dtype(leaf.dtype) for leaf in leaves]
-    described = iter(zip(leaves, dtypes, names, strict=True))
-
-    def spec(_: Any) -> tf.TensorSpec:
-        leaf, dtype, name = next(described)
-        return tf.TensorSpec([None, *leaf.shape[1:]], dtype, name)
-
-    specs = keras.tree.map_structure(spec, inputs)
+    flat_specs = []
+    for leaf, dtype, name in zip(leaves, dtypes, names, strict=True):
+        flat_specs.append(tf.TensorSpec([None, *leaf.shape[1:]], dtype, name))
+    # the specs in the structure of the inputs
+    remaining = iter(flat_specs)
+    specs = keras.tree.map_structure(lambda _: next(remaining), inputs)
+    structure = _encode_inputs(inputs, iter(range(len(leaves))))
     # A list of one entry, because Keras and the converter expect an entry for each argument of the model.
-    return Signature(names, dtypes, _encode_inputs(inputs, numbers), [specs])
+    return Signature(names, dtypes, structure, [specs])
 
 
 def make_inference_model(model: keras.Model, given: Signature) -> keras.Model:
-    """Return a functional model that calls ``model`` with ``training=False``.
+    """Return a functional model with the inputs ``given`` that calls ``model`` with ``training=False``.
 
-    `export` of Keras 3.15 would keep RandomFlip and the like active.
+    It shares the layers and weights of ``model``. `export` of Keras 3.15 would keep RandomFlip and the like active.
     """
     names = iter(given.names)
     (specs,) = given.specs  # those of the only argument, in the inputs' structure
@@ -92,9 +93,10 @@ def make_inference_model(model: keras.Model, given: Signature) -> keras.Model:
 def write_format(model: keras.Model, folder: Path, kind: str, inputs: Signature) -> WrittenFile:
     """Write a model in the format ``kind``, a key of `FILES`, into a folder; return the file with code that loads it.
 
-    The keras format makes the model count as never compiled. ``inputs`` are those of the model.
+    The file has the name that `FILES` gives, and replaces one of that name. The keras format makes the model count as
+    never compiled. ``inputs`` are those of the model.
     Raises: NotExportable: if Keras or a converter fails, or the format cannot hold the model: ONNX no float16, bfloat16
-    or texts, and keras no classes of a script or notebook.
+    or texts, and keras no classes of a script or notebook. A part of the file may have been written then.
     """
     path = folder / FILES[kind]
     try:
@@ -139,11 +141,13 @@ def _write_keras(model: keras.Model, path: Path, inputs: Signature) -> WrittenFi
     # The file itself tells which of the author's classes it needs.
     with zipfile.ZipFile(path) as archive:
         config = json.loads(archive.read("config.json"))
-    own: dict[str, dict[str, str]] = {}
-    code = False
+    own: dict[
+        str, dict[str, str]
+    ] = {}  # by module: registered name to name, of the author's classes
+    has_lambda = False
     for module, name, registered in _list_config_classes(config):
         if name == "__lambda__":
-            code = True
+            has_lambda = True
         elif module and module.partition(".")[0] not in _KERAS:
             own.setdefault(module, {})[registered or name] = name
     for module, names in own.items():
@@ -152,6 +156,7 @@ def _write_keras(model: keras.Model, path: Path, inputs: Signature) -> WrittenFi
                 f"model.keras cannot be loaded elsewhere: {', '.join(names.values())} is defined in a script or "
                 "notebook; put it into a module of its own, or leave out the format: --format saved_model"
             )
+    # Python code that loads the file and predicts
     arguments = ['"model.keras"']
     if own:
         pairs = ", ".join(
@@ -160,27 +165,23 @@ def _write_keras(model: keras.Model, path: Path, inputs: Signature) -> WrittenFi
             for registered, name in names.items()
         )
         arguments.append(f"custom_objects={{{pairs}}}")
-    if code:
+    if has_lambda:
         arguments.append("safe_mode=False")
     imports = []
     for module, names in own.items():
         imports.append(f"from {module} import {', '.join(sorted(set(names.values())))}")
     load = f"model = keras.models.load_model({', '.join(arguments)})"
     usage = "\n".join(["import keras", *imports, load, format_predict_call(inputs)])
-    return WrittenFile(
-        "keras", path, usage, own, code, _LAMBDAS if code else _describe_missing_methods(own)
-    )
+    hint = _LAMBDAS if has_lambda else _describe_missing_methods(own)
+    return WrittenFile("keras", path, usage, own, has_lambda, hint)
 
 
 def _write_onnx(model: keras.Model, path: Path, inputs: Signature) -> WrittenFile:
-    narrow = sorted(
-        {
-            layer.compute_dtype
-            for layer in keras_private.flatten_layers(model)
-            if hasattr(layer, "compute_dtype")
-        }
-    )
-    narrow = [dtype for dtype in narrow if dtype in HALF]
+    computed = set()  # types in which layers compute
+    for layer in keras_private.flatten_layers(model):
+        if hasattr(layer, "compute_dtype"):
+            computed.add(layer.compute_dtype)
+    narrow = [dtype for dtype in sorted(computed) if dtype in HALF]
     if narrow:
         raise NotExportable(
             f"model.onnx cannot hold a model that computes in {', '.join(narrow)}: the converter knows float32 alone; "
@@ -198,25 +199,23 @@ def _write_onnx(model: keras.Model, path: Path, inputs: Signature) -> WrittenFil
 
 
 def _list_config_classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
-    """Yield (module, name, registered name) of all objects and functions in a saved model's configuration."""
+    """Yield (module, name, registered name) of all objects and functions in a saved model's configuration.
+
+    Module and registered name are None if they are not given. ``config`` is JSON of any nesting, and repeats are
+    yielded again.
+    """
     if isinstance(config, dict):
         name = config.get("class_name")
+        registered = config.get("registered_name")
         if isinstance(name, str):
-            # Keras writes this for functions, whose name is in "config"
-            function = name == "function"
-            if function:
-                of_function = config.get("config")
-            else:
-                of_function = None
-            if isinstance(of_function, str):
-                shown = of_function
-            else:
-                shown = name
-            if function and config.get("registered_name") == "function":
-                registered = None
-            else:
-                registered = config.get("registered_name")
-            yield config.get("module"), shown, registered
+            # Of a function, Keras writes this as the name of the class, and the function's own name as "config".
+            if name == "function":
+                if registered == "function":
+                    registered = None
+                own_name = config.get("config")
+                if isinstance(own_name, str):
+                    name = own_name
+            yield config.get("module"), name, registered
         for value in config.values():
             yield from _list_config_classes(value)
     elif isinstance(config, list):
@@ -225,7 +224,11 @@ def _list_config_classes(config: Any) -> Iterator[tuple[str | None, str, str | N
 
 
 def _name_leaves(inputs: Any, path: str) -> list[str]:
-    """Return a name for each leaf, such as "user_input_0", in the order of `keras.tree.flatten`."""
+    """Return a name for each leaf, such as "user_input_0", in the order of `keras.tree.flatten`.
+
+    A name is made of the keys and positions on the way to the leaf, after ``path``, which is "" at the top. It is valid
+    for an argument, but may repeat an earlier one.
+    """
     if isinstance(inputs, dict):
         pairs = [(str(key), inputs[key]) for key in sorted(inputs)]
     elif isinstance(inputs, list | tuple):
@@ -255,7 +258,10 @@ def _make_argument_name(name: str) -> str:
 
 
 def _make_unique(names: Sequence[str]) -> list[str]:
-    """Return the names in their order, with a number appended to each that would repeat an earlier one."""
+    """Return the names in their order, with a number appended to each that would repeat an earlier one.
+
+    Numbers begin with "_2", and are the first that gives a new name.
+    """
     unique: list[str] = []
     for name in names:
         new = name
@@ -292,16 +298,16 @@ def format_predict_call(inputs: Signature) -> str:
 
 
 def _format_inputs(structure: Any, inputs: Signature) -> str:
-    """Return Python code that builds a model's inputs from variables with their names.
+    """Return Python code that builds a model's inputs from variables with their names, "x" for a single input.
 
-    Texts are converted to tensors.
+    ``structure`` is as in `Signature`. Texts are converted to tensors, and tuples are written as lists.
     """
     if isinstance(structure, int):
         name = _name_variable(inputs.names[structure])
         if inputs.dtypes[structure] == "string":
             return f"keras.ops.convert_to_tensor({name})"
         return name
-    ((kind, parts),) = structure.items()
+    ((kind, parts),) = structure.items()  # one key: "dict", "list" or "tuple"
     if kind == "dict":
         entries = []
         for key, part in parts.items():
@@ -317,7 +323,10 @@ _LAMBDAS = (
 
 
 def _describe_missing_methods(own: Mapping[str, Mapping[str, str]]) -> str:
-    """Return a hint about methods that the author's classes need so that Keras can load them."""
+    """Return a hint about methods that the author's classes need so that Keras can load them, as the end of a message.
+
+    ``own`` has for each module the names of its classes by registered name. At most three are named.
+    """
     names = [f"{module}.{name}" for module, found in own.items() for name in found.values()]
     if names:
         which = f"{', '.join(names[:3])}: each"

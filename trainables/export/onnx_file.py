@@ -18,8 +18,9 @@ from trainables.state import constants
 def write(model: keras.Model, path: Path, specs: Sequence[Any]) -> None:
     """Convert a model's predictions to ONNX and write the file; raises whatever the converter raises.
 
-    Two gaps of tf2onnx 1.17 are filled. It treats constants that layers hold as tensors, or are called with, as inputs.
-    It also lacks the complementary error function, which Keras's exact GELU uses.
+    ``specs`` has one entry, the inputs of the model as `tf.TensorSpec` in their structure. The model is called with
+    ``training=False``. Two gaps of tf2onnx 1.17 are filled. It treats constants that layers hold as tensors, or are
+    called with, as inputs. It also lacks the complementary error function, which Keras's exact GELU uses.
     """
     import tf2onnx
 
@@ -35,15 +36,11 @@ def write(model: keras.Model, path: Path, specs: Sequence[Any]) -> None:
 def _converting_constants(model: keras.Model) -> Iterator[None]:
     """Replace eager tensors in layers by arrays inside the block, because a graph treats these tensors as inputs.
 
-    Adapted preprocessing layers have such tensors.
+    Adapted preprocessing layers have such tensors. The tensors are put back afterwards.
     """
-    held = constants.list_constant_holders(model)
+    held = constants.list_constant_holders(model)  # objects, names of attributes, and their values
     # `object.__setattr__`, because layers track what is set on them
-    for (
-        owner,
-        name,
-        value,
-    ) in held:
+    for owner, name, value in held:
         object.__setattr__(owner, name, keras.tree.map_structure(_convert_to_numpy, value))
     try:
         yield
@@ -59,7 +56,10 @@ def _convert_to_numpy(leaf: Any) -> Any:
 
 
 def _convert_erfc(graph: Any, node: Any, name: str, inputs: Any) -> None:
-    """Change a node of the operation Erfc to 1 - erf(x), from operations that ONNX has. A handler for tf2onnx."""
+    """Change a node of the operation Erfc to 1 - erf(x), from operations that ONNX has; a handler for tf2onnx.
+
+    ``name`` is the node's name; ``inputs`` is what tf2onnx passes to every handler, and is not used.
+    """
     node.type = "Erf"
     node.domain = ""
     (result,) = node.output

@@ -46,20 +46,18 @@ class Plain:
 def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
     """Build the author's model again outside any strategy, with the weights that the trial is validated with.
 
-    ``author`` must have the attributes that `data` has left; its attribute `live` is replaced. Layers compute in the
-    types that they were trained in, because another mixed policy would give other predictions; outputs are float32.
-    Raises: NotExportable: if the new model cannot take over the weights.
+    ``author`` must have the attributes that `data` has left; its attribute `live` is replaced, and `model` runs. Layers
+    compute in the types that they were trained in, because another mixed policy would give other predictions; outputs
+    are float32. The trial's own model is not changed. The caller's random numbers and layer names are restored.
+    Raises: NotExportable: if the new model cannot take over the weights, or reads texts that are not those of the data.
+    Whatever `model` raises.
     """
     record = CreatedVariables(trial.assignment.seed)
     author.live = PlainNumbers(trial.hp)
-    # Restores the caller's own random numbers and layer names afterwards.
-    restoring = (
+    with (
+        # these two restore the caller's own random numbers and layer names afterwards
         seeds.seeding_python_and_numpy(trial.assignment.seed),
         keras_corrections.keeping_numbering(),
-    )
-    with (
-        restoring[0],
-        restoring[1],
         global_settings.trial_settings(trial.dtype, trains=False),
         origins.recording_variables(record),
     ):
@@ -75,30 +73,36 @@ def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
             model = _copy_if_shared(model, trial, record)
         keras_corrections.set_outputs_to_float32(model)
         model = _convert_to_keras_class(model)
-    with trial.swapping_average():
-        unknown = _take_over(trial, model, record)
+    with trial.swapping_average():  # averaged weights, if the trial is validated with these
+        untracked = _take_over(trial, model, record)
     select_inputs = functools.partial(_select_inputs, model)
-    example = select_inputs(author.first_example[0])
-    own = _find_inputs(model, example, trial.program.called_with)
-    whole = _cast_outputs_to_float32(model, own)
-    return Plain(whole, unknown, own, reads_data=own is example, select_inputs=select_inputs)
+    example_of_data = select_inputs(author.first_example[0])
+    example = _find_inputs(model, example_of_data, trial.program.called_with)
+    return Plain(
+        _cast_outputs_to_float32(model, example),
+        untracked,
+        example,
+        reads_data=example is example_of_data,
+        select_inputs=select_inputs,
+    )
 
 
 def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) -> tuple[str, ...]:
     """Assign the trained state to a new model: weights, seeds, and variables that Keras does not track.
 
-    Returns the names of the untracked variables. Raises NotExportable if the models have other variables.
+    ``record`` has the variables that were created for the new ``model``. Returns the names of its untracked variables.
+    Raises NotExportable if the models have other variables.
     """
     trained = trial.program.model
     pairs = _pair_model_variables(trained.variables, model.variables)
-    theirs = list_untracked(trial.program.parts.created, trained)
-    mine = list_untracked(record.created, model)
+    trained_untracked = list_untracked(trial.program.parts.created, trained)
+    untracked = list_untracked(record.created, model)
     # The model's come first, before those of losses and optimizers, which the new model does not have.
-    pairs += _pair_by_position(theirs[: len(mine)], mine)
+    pairs += _pair_by_position(trained_untracked[: len(untracked)], untracked)
     for source, target in pairs:
-        if unwrap_variable(source) is not unwrap_variable(target):
+        if unwrap_variable(source) is not unwrap_variable(target):  # else the models share it
             target.assign(np.asarray(_read_first_replica(source, trial)))
-    return tuple(str(variable.name).partition(":")[0] for variable in mine)
+    return tuple(str(variable.name).partition(":")[0] for variable in untracked)
 
 
 def _pair_model_variables(
@@ -106,33 +110,31 @@ def _pair_model_variables(
 ) -> list[tuple[Any, Any]]:
     """Return pairs of the variables of two models: weights by position, states of seed generators by path.
 
-    A layer with a live rate always has a generator, and one with the plain rate 0 has none.
+    In each pair, the variable of ``trained`` is first. Generators that only one of the models has are left out: a layer
+    with a live rate always has a generator, and one with the plain rate 0 has none.
     Raises: NotExportable: if numbers or shapes of weights differ.
     """
     trained_weights = []
-    for v in trained:
-        if not is_seed_state(v.value):
-            trained_weights.append(v)
+    trained_seeds = {}  # states of seed generators, by path
+    for variable in trained:
+        if is_seed_state(variable.value):
+            trained_seeds[variable.path] = variable
+        else:
+            trained_weights.append(variable)
     fresh_weights = []
-    for v in fresh:
-        if not is_seed_state(v.value):
-            fresh_weights.append(v)
-    trained_seeds = {}
-    for v in trained:
-        if is_seed_state(v.value):
-            trained_seeds[v.path] = v
-    of_seeds = []
-    for v in fresh:
-        if is_seed_state(v.value) and v.path in trained_seeds:
-            of_seeds.append((trained_seeds[v.path], v))
-    return [*_pair_by_position(trained_weights, fresh_weights), *of_seeds]
+    pairs_of_seeds = []
+    for variable in fresh:
+        if not is_seed_state(variable.value):
+            fresh_weights.append(variable)
+        elif variable.path in trained_seeds:
+            pairs_of_seeds.append((trained_seeds[variable.path], variable))
+    return [*_pair_by_position(trained_weights, fresh_weights), *pairs_of_seeds]
 
 
 def _pair_by_position(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, Any]]:
-    alike = [tuple(variable.shape) for variable in trained] == [
-        tuple(variable.shape) for variable in fresh
-    ]
-    if not alike:
+    trained_shapes = [tuple(variable.shape) for variable in trained]
+    fresh_shapes = [tuple(variable.shape) for variable in fresh]
+    if trained_shapes != fresh_shapes:
         raise NotExportable(
             f"model() makes {len(fresh)} variables now, and made {len(trained)} when the trial was prepared; "
             "it must give the same model whenever it is called with the same hyperparameters"
@@ -147,15 +149,15 @@ def _read_first_replica(variable: Any, trial: ReadyTrial) -> Any:
 def _copy_if_shared(model: keras.Model, trial: ReadyTrial, record: CreatedVariables) -> keras.Model:
     """Return the model, or a copy with new weights if it contains layers of the trial's own model.
 
-    Before a copy is made, the variables in ``record`` are removed.
+    Before a copy is made, the variables in ``record`` are removed, as they were created for the discarded model.
     Raises: NotExportable: if the model cannot be copied.
     """
-    trained = set()
+    trained_ids = set()
     for variable in trial.program.model.variables:
-        trained.add(id(unwrap_variable(variable)))
-    if not any(id(unwrap_variable(variable)) in trained for variable in model.variables):
+        trained_ids.add(id(unwrap_variable(variable)))
+    if not any(id(unwrap_variable(variable)) in trained_ids for variable in model.variables):
         return model
-    record.created.clear()  # created for the discarded model
+    record.created.clear()
     try:
         return keras.models.clone_model(model)
     except Exception as error:  # a subclassed model, or a layer without a configuration
@@ -174,8 +176,9 @@ def _convert_to_keras_class(model: keras.Model) -> keras.Model:
 def _select_inputs(model: keras.Model, inputs: Any) -> Any:
     """Return the entries of a dictionary of inputs that a functional model takes, in the structure that it declares.
 
-    Keras finds inputs by their names if the model declares one input, a list of inputs, or a dictionary. Other
-    ``inputs`` are returned unchanged, and so are all inputs of a class that overrides `call`.
+    Keras finds inputs by their names if the model declares one input, a list of inputs, or a dictionary. ``inputs`` are
+    returned unchanged if they are no dictionary, if one of the declared inputs is not among them, if the model declares
+    another structure, and if it is not functional or its class overrides `call`.
     """
     if not has_functional_call(model) or not isinstance(inputs, dict):
         return inputs
@@ -195,7 +198,8 @@ def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
     """Return inputs that the model accepts, as a batch of one: the example, or other inputs if it does not fit.
 
     If a functional or Sequential model declares other inputs, they are zeros. If a subclassed model's own steps call it
-    with other inputs, ``called_with``, they are those.
+    with other inputs, ``called_with``, they are those; None means with no others. The example itself is returned where
+    it fits, not a copy.
     Raises: NotExportable: if the model declares texts that are not those of the data.
     """
     if not isinstance(model, Functional | keras.Sequential):
@@ -218,13 +222,16 @@ def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
 
 
 def _make_zeros(declared: Any) -> np.ndarray[Any, Any]:
-    """Return zeros for a declared input: one example, whose unknown sizes are 1."""
+    """Return zeros for a declared input, in its type: a batch of one example, whose unknown sizes are 1."""
     sizes = [size or 1 for size in declared.shape[1:]]
     return np.zeros([1, *sizes], declared.dtype)
 
 
 def _have_same_structure(first: Any, second: Any) -> bool:
-    """Return whether two examples have the same structure and shapes; types may differ, as Keras casts numbers."""
+    """Return whether two examples have the same structure and shapes, without the axis of examples.
+
+    Types may differ, as Keras casts numbers.
+    """
     try:
         keras.tree.assert_same_structure(first, second)
     except ValueError:
@@ -234,11 +241,12 @@ def _have_same_structure(first: Any, second: Any) -> bool:
 
 
 def _input_accepts(declared: Any, leaf: Any) -> bool:
-    """Return whether Keras accepts the leaf for this input; it adds or drops a last axis of size one itself."""
-    expected = []
-    for size in declared.shape[1:]:
-        if size != 1:
-            expected.append(size)
+    """Return whether the shape of ``leaf`` fits this declared input, up to axes of size 1 and the axis of examples.
+
+    Keras itself adds or drops a last axis of size 1. An unknown size of the input, None, fits any. Types are not
+    compared.
+    """
+    expected = [size for size in declared.shape[1:] if size != 1]
     sizes = [size for size in leaf.shape[1:] if size != 1]
     if len(expected) != len(sizes):
         return False
@@ -246,9 +254,11 @@ def _input_accepts(declared: Any, leaf: Any) -> bool:
 
 
 def _cast_outputs_to_float32(model: keras.Model, example: Any) -> keras.Model:
-    """Return the model or, if its outputs are narrower floats, a model around it with float32 outputs."""
-    given = keras_corrections.make_symbolic(example)
-    outputs = keras.tree.flatten(model(given))
+    """Return the model or, if any of its outputs is float16 or bfloat16, a model around it with float32 outputs.
+
+    All outputs are cast then. ``example`` is a batch of inputs, which gives their shapes and types.
+    """
+    outputs = keras.tree.flatten(model(keras_corrections.make_symbolic(example)))
     if all(str(output.dtype) not in HALF for output in outputs):
         return model
     inputs = keras.tree.map_structure(
@@ -263,8 +273,9 @@ def _cast_outputs_to_float32(model: keras.Model, example: Any) -> keras.Model:
 def add_features(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorData) -> Plain:
     """Return the trained model with the author's frozen model in front of it, if features were cached.
 
-    In this case, `data` runs once more, for the inputs on which exports are compared. Otherwise, or if there is no
-    frozen model, ``plain`` is returned. ``author`` must have the attributes that `data` has left.
+    In this case, `data` runs once more, for the inputs on which exports are compared: they become ``raw_inputs`` of the
+    result, and the first of them its ``example``. Otherwise, or if there is no frozen model, ``plain`` itself is
+    returned. ``author`` must have the attributes that `data` has left.
     """
     if not features.are_cached(author, trial.hp):
         return plain
