@@ -256,7 +256,7 @@ def _input_accepts(declared: Any, leaf: Any) -> bool:
 def _cast_outputs_to_float32(model: keras.Model, example: Any) -> keras.Model:
     """Return the model or, if any of its outputs is float16 or bfloat16, a model around it with float32 outputs.
 
-    All outputs are cast then. ``example`` is a batch of inputs, which gives their shapes and types.
+    All outputs of floats are cast then. ``example`` is a batch of inputs, which gives their shapes and types.
     """
     outputs = keras.tree.flatten(model(keras_corrections.make_symbolic(example)))
     if all(str(output.dtype) not in HALF for output in outputs):

@@ -38,7 +38,10 @@ class Streams:
 
 @contextmanager
 def drawing_per_stream(streams: Streams) -> Iterator[None]:
-    """Make `map_over_trials` draw random numbers once for each stream inside the block, in this thread."""
+    """Make `map_over_trials` draw random numbers once for each stream inside the block, in this thread.
+
+    Blocks may be nested; the former streams are set again afterwards.
+    """
     before = getattr(_present, "streams", None)
     _present.streams = streams
     try:
@@ -59,9 +62,10 @@ class Lookup:
 
 @contextmanager
 def recording_lookups() -> Iterator[list[Lookup]]:
-    """Yield a list of the lookups of rows that are converted inside the block, in this thread.
+    """Yield a list of the lookups of rows that `map_over_trials` converts inside the block, in this thread.
 
-    Only lookups in tables that differ between trials are added. From them, `Stack` computes sparse gradients.
+    It is empty at first and filled meanwhile. Only lookups along the first axis of tables that differ between trials
+    are added. From them, `Stack` computes sparse gradients. In a block within the block, only its own list is filled.
     """
     before = getattr(_present, "lookups", None)
     found = list[Lookup]()
@@ -84,7 +88,8 @@ def map_over_trials(function: Callable[..., Any], values: Any) -> Any:
     """Compute ``function`` for all trials at once, by `tf.vectorized_map`; return the results with trials in front.
 
     ``values`` is a nested structure of tensors whose first axis is the trials; ``function`` is traced with the values
-    of one trial. Raises Refused for an operation without a batched form.
+    of one trial. Raises Refused for an operation without a batched form, and whatever ``function`` raises. The first
+    call in a process adds the converters of this module to TensorFlow's.
     """
     install_converters()
     try:
@@ -98,6 +103,9 @@ def map_over_trials(function: Callable[..., Any], values: Any) -> Any:
 
 
 # ---- converters
+#
+# A converter gets the type of the operation (`kind`), TensorFlow's own converter of it (`converter`), and the operation
+# with its converted inputs (`call`), whose method `input` returns a tensor `t` and `is_stacked`: whether it is stacked.
 
 
 def _wrap_stacked(tensor: Any, *, stacked: bool = True) -> Any:
@@ -135,7 +143,7 @@ def _convert_bitcast(kind: str, converter: Any, call: Any) -> Any:
 
 
 def _convert_zeros_like(kind: str, converter: Any, call: Any) -> Any:
-    """Return zeros like a tensor; TensorFlow's converter is used except for tensors of type variant."""
+    """Return zeros like the input; TensorFlow's converter is used except for tensors of type variant."""
     tensor, stacked, _ = call.input(0)
     if tensor.dtype != tf.variant:
         return converter(call)
@@ -193,30 +201,32 @@ def _convert_stacked(kind: str, converter: Any, call: Any) -> Any:
 def _convert_draws(kind: str, converter: Any, call: Any) -> Any:
     """Draw once for each stream of trials, and give each trial the draws of its stream.
 
-    Raises ValueError, which `map_over_trials` turns into Refused, if streams are not set, or if other inputs than seeds
-    differ between trials.
+    Returns the one stacked output, or a list if the operation has several. Raises ValueError, which `map_over_trials`
+    turns into Refused, if streams are not set (see `drawing_per_stream`), or if other inputs than seeds, keys and
+    counters differ between trials.
     """
     streams: Streams | None = getattr(_present, "streams", None)
     inputs = [call.input(i) for i in range(call.num_inputs)]
     # Seeds, keys and counters are vectors, and have rank 2 if they are stacked.
     if streams is None or any(one.is_stacked and one.t.shape.rank != 2 for one in inputs):
         raise ValueError(f"{MISSING}{kind}, whose seed or numbers differ between trials")
-    by_stream = []
+    # Of inputs that differ between trials, the values of one trial of each stream.
+    inputs_by_stream = []
     for one in inputs:
-        by_stream.append(tf.gather(one.t, streams.first) if one.is_stacked else one.t)
+        inputs_by_stream.append(tf.gather(one.t, streams.first) if one.is_stacked else one.t)
     outputs_by_stream = []
-    for number in range(streams.count):
+    for stream in range(streams.count):
         own_inputs = []
-        for tensor, one in zip(by_stream, inputs, strict=True):
-            own_inputs.append(tensor[number] if one.is_stacked else tensor)
-        outputs_by_stream.append(
-            tensorflow_private.create_operation(
-                kind, own_inputs, [out.dtype for out in call.outputs], call.op.node_def.attr
-            ).outputs
+        for tensor, one in zip(inputs_by_stream, inputs, strict=True):
+            own_inputs.append(tensor[stream] if one.is_stacked else tensor)
+        types = [output.dtype for output in call.outputs]
+        drawing = tensorflow_private.create_operation(
+            kind, own_inputs, types, call.op.node_def.attr
         )
+        outputs_by_stream.append(drawing.outputs)
     stacked = []
     for drawn_by_stream in zip(*outputs_by_stream, strict=True):
-        stacked.append(tf.gather(tf.stack(drawn_by_stream), streams.of))
+        stacked.append(tf.gather(tf.stack(drawn_by_stream), streams.of))  # one row for each trial
     for tensor, output in zip(stacked, call.outputs, strict=True):
         tensor.set_shape([None, *output.shape] if output.shape.rank is not None else None)
     found = [_wrap_stacked(tensor) for tensor in stacked]
@@ -224,13 +234,18 @@ def _convert_draws(kind: str, converter: Any, call: Any) -> Any:
 
 
 def _convert_gather(kind: str, converter: Any, call: Any) -> Any:
-    """Gather rows by TensorFlow's converter, and record lookups in tables that differ between trials."""
-    (table, is_stacked, _), (places, differ, _) = call.input(0), call.input(1)
+    """Gather rows by TensorFlow's converter, and record lookups in tables that differ between trials.
+
+    They are added to the list of `recording_lookups`, if it is active.
+    """
+    # whether tables and row numbers differ between trials
+    table, tables_differ, _ = call.input(0)
+    rows, rows_differ, _ = call.input(1)
     axis = tf.get_static_value(call.unstacked_input(2))
     found = converter(call)
     lookups: list[Lookup] | None = getattr(_present, "lookups", None)
-    if lookups is not None and is_stacked and axis == 0 and not call.get_attr("batch_dims"):
-        lookups.append(Lookup(table, places, not differ, found.t))
+    if lookups is not None and tables_differ and axis == 0 and not call.get_attr("batch_dims"):
+        lookups.append(Lookup(table, rows, not rows_differ, found.t))
     return found
 
 
@@ -239,13 +254,17 @@ def _convert_multiply(kind: str, converter: Any, call: Any) -> Any:
 
     TensorFlow's own form, which is used for all other products, would copy the weights side by side.
     """
-    (examples, differ, _), (weights, stacked, _) = call.input(0), call.input(1)
-    if differ or not stacked:
+    examples, examples_differ, _ = call.input(0)
+    weights, weights_differ, _ = call.input(1)
+    if examples_differ or not weights_differ:
         return converter(call)
-    turned = {}
-    for name in "ab":
-        turned[f"transpose_{name}"] = call.get_attr(f"transpose_{name}")
-    return _wrap_stacked(tf.matmul(examples[None], weights, **turned))
+    product = tf.matmul(
+        examples[None],  # with an axis for the trials
+        weights,
+        transpose_a=call.get_attr("transpose_a"),
+        transpose_b=call.get_attr("transpose_b"),
+    )
+    return _wrap_stacked(product)
 
 
 # Loops over time steps
@@ -255,20 +274,24 @@ def _convert_loop(kind: str, converter: Any, call: Any) -> Any:
     """Run a loop that all trials leave at the same step as one loop.
 
     TensorFlow's own form, which is used for all other loops, allows trials to leave one by one. It checks at each step
-    which trials remain, and so knows neither their number nor any shape.
+    which trials remain, and so knows neither their number nor any shape. It is also used where only some of the trials
+    take part, as inside such a loop.
     """
-    trials = tf.get_static_value(call.pfor.loop_len_vector)
+    trials = tf.get_static_value(call.pfor.loop_len_vector)  # a vector with their number
     if trials is None or call.pfor.all_indices_partitioned:
         return converter(call)
     condition, body, output_shapes = tensorflow_private.while_loop_of(call)
-    differ: set[int] = set()  # inputs that all trials share before the first step, but not after it
+    # positions of inputs that all trials share before the first step, but not after it
+    differ: set[int] = set()
 
+    # Raise `_DifferingLoops` while this is traced, if the answer differs between trials.
     def goes_on(*values: tf.Tensor) -> tf.Tensor:
         (continues,) = _convert_function(condition, values, call, trials)
         if continues.is_stacked:
             raise _DifferingLoops
         return tf.reshape(continues.t, [])
 
+    # Raise `_DifferingLoops` while this is traced, if a value of the loop differs only after the step.
     def step(*values: tf.Tensor) -> list[tf.Tensor]:
         before_and_after = list(
             zip(call.inputs, _convert_function(body, values, call, trials), strict=True)
@@ -301,10 +324,14 @@ def _convert_loop(kind: str, converter: Any, call: Any) -> Any:
 
 
 def _convert_function(function: Any, values: Sequence[tf.Tensor], call: Any, trials: Any) -> Any:
-    """Return the results of a loop's condition or body for all trials at once."""
+    """Return the results of a loop's condition or body, ``function``, for all trials at once.
+
+    ``values`` are the loop's present values, each stacked if the loop's input is. ``trials`` is a vector with the
+    number of trials.
+    """
     inputs = []
-    for t, before in zip(values, call.inputs, strict=True):
-        inputs.append(_wrap_stacked(t, stacked=before.is_stacked))
+    for value, before in zip(values, call.inputs, strict=True):
+        inputs.append(_wrap_stacked(value, stacked=before.is_stacked))
     return tensorflow_private.convert_function(function, call, trials[0], inputs)
 
 
@@ -318,19 +345,28 @@ def _inputs_that_differ(before_and_after: Sequence[tuple[Any, Any]]) -> list[int
 
 
 def _is_unstacked_list(before: Any, after: Any) -> bool:
-    """Return whether a list of tensors is stacked on one side of a loop's step and shared on the other."""
+    """Return whether a loop's value is a list of tensors that is stacked on one side of a step and shared on the other.
+
+    The type of such lists is variant. False for all other types.
+    """
     return after.t.dtype == tf.variant and bool(after.is_stacked != before.is_stacked)
 
 
 def _stack_like(before: Any, after: Any, trials: Any) -> tf.Tensor:
-    """Return a loop's value ``after`` a step, repeated for each trial if only the value ``before`` was stacked."""
+    """Return a loop's value ``after`` a step, repeated for each trial if only the value ``before`` was stacked.
+
+    ``trials`` is a vector with the number of trials.
+    """
     if before.is_stacked and not after.is_stacked:
         return tensorflow_private.stack_tensor(after.t, trials)
     return after.t
 
 
 def _add_trials_axis(shape: Any, before: Any, trials: int) -> Any:
-    """Return the shape of a loop's value; its first size is ``trials`` if the value was stacked ``before`` the loop."""
+    """Return the shape of a loop's value; its first size is ``trials`` if the value was stacked ``before`` the loop.
+
+    The shape of a list of tensors, of type variant, is returned unchanged.
+    """
     if not before.is_stacked or before.t.dtype == tf.variant:
         return shape
     return [trials, *shape[1:]]
@@ -351,14 +387,14 @@ def _side_by_side(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def _undo_side_by_side(tensor: tf.Tensor, trials: Any) -> tf.Tensor:
-    """Undo `_side_by_side`."""
+    """Undo `_side_by_side`: reshape from [a, b, c, trials * channels] to [trials, a, b, c, channels]."""
     a, b, c, channels = _dimensions(tensor)
     trials_last = tf.reshape(tensor, [a, b, c, trials, channels // trials])
     return tf.transpose(trials_last, [3, 0, 1, 2, 4])
 
 
 def _read_attributes(call: Any) -> dict[str, Any]:
-    """Return the attributes of a convolution: strides, padding, dilations and data format.
+    """Return the attributes of a convolution by name: strides, padding, dilations and data_format.
 
     Raises ValueError, which `map_over_trials` turns into Refused, for channels first or explicit padding.
     """
@@ -378,8 +414,9 @@ def _read_attributes(call: Any) -> dict[str, Any]:
 def differentiates_groups() -> bool:
     """Return whether this process can compute gradients of convolutions in groups; tried once, by a small example.
 
-    Kernels for GPUs can, and so can oneDNN's, which TensorFlow uses on recent CPUs. TensorFlow's own kernels for other
-    CPUs raise an error at the gradient.
+    It is run at the first call, also if a graph is being traced, and the answer is kept. Kernels for GPUs can, and so
+    can oneDNN's, which TensorFlow uses on recent CPUs. TensorFlow's own kernels for other CPUs raise an error at the
+    gradient.
     """
 
     def differentiate() -> Any:
@@ -396,7 +433,10 @@ def differentiates_groups() -> bool:
 
 
 def _stack_results(compute: Callable[..., Any], *stacked: tf.Tensor) -> tf.Tensor:
-    """Call ``compute`` with the tensors of each trial, one trial after the other, and return the stacked results."""
+    """Call ``compute`` with the tensors of each trial, one trial after the other, and return the stacked results.
+
+    Each of ``stacked`` has the trials as its first axis, whose length must be known.
+    """
     of_trials = zip(*map(tf.unstack, stacked), strict=True)
     return tf.stack([compute(*tensors) for tensors in of_trials])
 
@@ -412,9 +452,12 @@ def _convert_convolution(kind: str, converter: Any, call: Any) -> Any:
     if not filters.is_stacked:
         return converter(call)
     trials = _dimensions(filters.t)[0]
-    how = _read_attributes(call)
+    attributes = _read_attributes(call)
     convolve = functools.partial(
-        tf.nn.conv2d, strides=how["strides"], padding=how["padding"], dilations=how["dilations"]
+        tf.nn.conv2d,
+        strides=attributes["strides"],
+        padding=attributes["padding"],
+        dilations=attributes["dilations"],
     )
     if images.is_stacked and not differentiates_groups():
         return _wrap_stacked(_stack_results(convolve, images.t, filters.t))
@@ -439,13 +482,11 @@ def _convert_convolution_input(kind: str, converter: Any, call: Any) -> Any:
     differentiate = functools.partial(tf.raw_ops.Conv2DBackpropInput, **_read_attributes(call))
     sizes = call.unstacked_input(0)
     if not differentiates_groups():
-        return _wrap_stacked(
-            _stack_results(
-                lambda f, g: differentiate(input_sizes=sizes, filter=f, out_backprop=g),
-                filters,
-                gradients,
-            )
-        )
+
+        def differentiate_trial(own_filters: tf.Tensor, own_gradients: tf.Tensor) -> tf.Tensor:
+            return differentiate(input_sizes=sizes, filter=own_filters, out_backprop=own_gradients)
+
+        return _wrap_stacked(_stack_results(differentiate_trial, filters, gradients))
     trials = _dimensions(filters)[0]
     of_all = differentiate(
         input_sizes=sizes * tf.stack([1, 1, 1, trials]),  # the channels of all trials
@@ -471,13 +512,11 @@ def _convert_convolution_filter(kind: str, converter: Any, call: Any) -> Any:
     differentiate = functools.partial(tf.raw_ops.Conv2DBackpropFilter, **_read_attributes(call))
     sizes = call.unstacked_input(1)
     if not differentiates_groups():
-        return _wrap_stacked(
-            _stack_results(
-                lambda i, g: differentiate(input=i, filter_sizes=sizes, out_backprop=g),
-                images,
-                gradients,
-            )
-        )
+
+        def differentiate_trial(own_images: tf.Tensor, own_gradients: tf.Tensor) -> tf.Tensor:
+            return differentiate(input=own_images, filter_sizes=sizes, out_backprop=own_gradients)
+
+        return _wrap_stacked(_stack_results(differentiate_trial, images, gradients))
     trials = _dimensions(images)[0]
     of_all = differentiate(
         input=_side_by_side(images),

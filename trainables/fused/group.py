@@ -35,7 +35,10 @@ from trainables.state.program_variables import Arrays
 
 
 def find_fusing_hindrance(trial: ReadyTrial) -> str:
-    """Return why a trial cannot be trained together with others, as a phrase for messages; empty if it may be."""
+    """Return why a trial cannot be trained together with others, as a phrase for messages; empty if it may be.
+
+    Only the first reason is returned. Whether the trial fits to a certain other one is not asked, see `can_fuse`.
+    """
     program = trial.program
     training = trial.assignment.training
     if not isinstance(program, GraphProgram):
@@ -50,13 +53,17 @@ def find_fusing_hindrance(trial: ReadyTrial) -> str:
         "weights are averaged over epochs (swa_from)": program.by_epoch is not None,
         "the first one is profiled": trial.assignment.profile is not None,
     }
-    return next((why for why, there in reasons.items() if there), "") or _find_graph_hindrance(
-        program.graph
-    )
+    for why, applies in reasons.items():
+        if applies:
+            return why
+    return _find_graph_hindrance(program.graph)
 
 
 def _find_graph_hindrance(graph: Graph) -> str:
-    """Return why a graph cannot train several trials at once, as a phrase for messages; empty if nothing is known."""
+    """Return why a graph cannot train several trials at once, as a phrase for messages; empty if nothing is known.
+
+    Only the first reason is returned.
+    """
     if not isinstance(graph.step, CompiledStep):
         return "train_step() is one's own"
     reasons = {
@@ -66,7 +73,10 @@ def _find_graph_hindrance(graph: Graph) -> str:
         "updates are sharpness-aware (sam_rho)": graph.recipe.sharpness,
         "a hook hears of each update": graph.watch is not None,
     }
-    return next((why for why, there in reasons.items() if there), "")
+    for why, applies in reasons.items():
+        if applies:
+            return why
+    return ""
 
 
 def _graph_program(trial: ReadyTrial) -> GraphProgram:
@@ -79,8 +89,9 @@ def _graph_program(trial: ReadyTrial) -> GraphProgram:
 def can_fuse(trial: ReadyTrial, other: ReadyTrial) -> bool:
     """Return whether two trials can be trained together.
 
-    They can if they have the same program, data, batch size and validation data. If the data do not stay on the device,
-    they must have the same seed as well.
+    They can if they have the same program, data, batch size, batches per epoch and validation data. If the data do not
+    stay on the device, they must have the same seed as well. Whether ``trial`` can be trained together with any other
+    is not asked, see `find_fusing_hindrance`.
     """
     return (
         trial.program is other.program
@@ -93,7 +104,7 @@ def can_fuse(trial: ReadyTrial, other: ReadyTrial) -> bool:
 
 
 def stays_on_device(trial: ReadyTrial) -> bool:
-    """Return whether the examples stay on the device, so that each trial can visit them in its own order."""
+    """Return whether the training examples stay on the device, so that each trial can visit them in its own order."""
     return isinstance(trial.walk.data, ArraySplit) and trial.walk.data.stays
 
 
@@ -104,14 +115,14 @@ def get_stream_key(trial: ReadyTrial, state: Arrays) -> tuple[Any, ...]:
     """
     program = trial.program
     generators = random_layers.list_generators(program.networks)
-    generator_states = set()
+    generator_ids = set()  # of the variables that hold the states of generators
     for generator in generators:
-        generator_states.add(id(generator.state.value))
-    state_values = []
+        generator_ids.add(id(generator.state.value))
+    generator_values = []
     for path in program.state:
-        if id(program.state[path].raw) in generator_states:
-            state_values.append(state[path][0].tobytes())
-    return trial.assignment.seed, trial.epoch, *state_values
+        if id(program.state[path].raw) in generator_ids:
+            generator_values.append(state[path][0].tobytes())  # of the first replica
+    return trial.assignment.seed, trial.epoch, *generator_values
 
 
 COMPARED, TOLERANCE = 6, 1e-4
@@ -162,32 +173,34 @@ class Member:
         return self.group.depends_on
 
     def begin(self, assignment: Assignment) -> None:
-        """Begin a trial; raises Apart if it cannot be trained together with the others.
+        """Begin a trial in the group, in place of this member's former one; it becomes the session's present trial.
 
-        Also raises what `TrialSession.begin` raises.
+        Raises Apart if it cannot be trained together with the others, and what `TrialSession.begin` raises. The member
+        is then not in the group.
         """
         self.group.begin(self, assignment)
 
     def train(self, report: Report) -> None:
         """Train this trial without the other trials of its group, as its session does.
 
-        Returns after the last epoch, or when ``report`` returns False. Raises what else ended the trial, such as
-        Diverged or Stopped.
+        ``report`` is called after each epoch. Returns after the last epoch, or when ``report`` returns False. Raises
+        what else ended the trial, such as Diverged or Stopped; unless it is Stopped, the member then leaves the group.
         """
         for error in self.group.train({self: report}).values():
             raise error
 
     def save(self, folder: Path) -> Callable[[], None] | None:
-        """Make this member's trial the session's present one, and copy its state.
+        """Make this member's trial the session's present one, and let the session copy its state for a checkpoint.
 
-        Return a function that writes the copy as a checkpoint.
+        Return the session's result: a function that writes the copy into ``folder``, or None if nothing is left to
+        write.
         """
         return self.group.switch_to(self).save(folder)
 
     def restore(self, folder: Path) -> int:
         """Continue from a checkpoint, whether it was made in a group or alone; return its epoch.
 
-        The member leaves its place in the stack.
+        The trial becomes the session's present one. The member leaves its place in the stack, but not the group.
         """
         epoch = self.group.switch_to(self).restore(folder)
         self.group.suspend(self)
@@ -213,7 +226,8 @@ class _StackPlaces:
     def first_places(self) -> list[int]:
         """For each stream, the first place of the stack whose member reads it.
 
-        If all members of a stream have left, it is the place of a member of another stream.
+        If all members of a stream have left, it is the first place that has a member, of another stream. At least one
+        place must have a member.
         """
         taken = []
         for place, member in enumerate(self.members):
@@ -238,22 +252,29 @@ class _StackPlaces:
     ) -> StackedBatches:
         """Return ``count`` batches of ``size`` examples for all places, made from one chunk for each stream.
 
-        ``numbers`` has the number of each stream's first batch. Raises Refused unless all chunks share their tensors,
-        as chunks of data that stay on the device do.
+        The last batch may have fewer examples. ``numbers`` has the number of each stream's first batch, counted since
+        its trials began. Raises Refused unless all chunks share their tensors, as chunks of data that stay on the
+        device do.
         """
         tensors = chunks[0].tensors
-        firsts = self.first_places
+        first_places = self.first_places
         if any(chunk.tensors is not tensors for chunk in chunks):
             raise Refused(
                 "trials of several seeds read examples that do not stay on the device in orders of their own"
             )
         orders = np.stack([chunk.order for chunk in chunks]).astype(np.int64)
         stream_seeds = []
-        for place in firsts:
+        for place in first_places:
             stream_seeds.append(seeds.truncate_seed(self.trial(place).assignment.seed))
         return StackedBatches(
-            tensors,
-            *map(tf.constant, (orders, count, size, stream_seeds, numbers, firsts, self.streams)),
+            tensors=tensors,
+            orders=tf.constant(orders),
+            count=tf.constant(count),
+            size=tf.constant(size),
+            seeds=tf.constant(stream_seeds),
+            numbers=tf.constant(numbers),
+            first=tf.constant(first_places),
+            of=tf.constant(self.streams),
         )
 
 
@@ -262,8 +283,8 @@ class FusedGroup:
 
     def __init__(self, session: SuspendableSession) -> None:
         self._session = session
-        self._begun: list[Member] = []
-        self._places: _StackPlaces | None = None
+        self._begun: list[Member] = []  # the members of the group
+        self._places: _StackPlaces | None = None  # the present stack; None: no member is in a stack
         self._trained_s = 0.0  # time for which trials were trained together
 
     @property
@@ -278,12 +299,13 @@ class FusedGroup:
     def begin(self, member: Member, assignment: Assignment) -> None:
         """Begin a member's trial in the session and store it in the member, whose previous trial is discarded.
 
-        Raises Apart if it cannot be trained together with the group's other trials; the member is then not in the
-        group.
+        Raises Apart if it cannot be trained together with the group's other trials, and what the session's `begin`
+        raises. The member is then not in the group.
         """
         self.leave(member)
         first = self._begun[0] if self._begun else None
-        # Tested before the trial begins, which would end the session's present one.
+        # Tested before the trial begins, which would end the session's present one. A program that is not kept cannot
+        # be used by another trial.
         if first is not None and not (
             first.trial.program.kept and self._session.fits(assignment, first.trial)
         ):
@@ -298,7 +320,7 @@ class FusedGroup:
     def suspend(self, member: Member) -> None:
         """Store the session's present trial, with copies of its program's variables and live numbers, in this member.
 
-        The member leaves its place in the stack.
+        The member leaves its place in the stack. The trial stays the session's present one.
         """
         self._remove_from_stack(member)
         program = self._session.trial.program
@@ -318,18 +340,18 @@ class FusedGroup:
         is none, one must be traced, which is only allowed if the trials have trained together for longer than the
         longest trace of a stack has taken.
         """
+        if not self._begun:
+            return False
         for member in self._begun:
             walk = member.trial.walk
-            if not stays_on_device(member.trial) or walk.per_epoch % walk.per_pass:
+            begins_with_a_pass = walk.per_epoch % walk.per_pass == 0
+            if not stays_on_device(member.trial) or not begins_with_a_pass:
                 return False
-        if self._begun:
-            stacks = getattr(self._begun[0].trial.program, "stacks", ())
-        else:
-            stacks = ()
-        traced = [stack.trace_s for stack in stacks]
+        stacks = getattr(self._begun[0].trial.program, "stacks", ())
         if any(stack.streams > 1 for stack in stacks):
             return True
-        return self._trained_s > max(traced, default=math.inf)
+        longest_trace_s = max((stack.trace_s for stack in stacks), default=math.inf)
+        return self._trained_s > longest_trace_s
 
     def leave(self, member: Trainable) -> None:
         """Remove a member from the group and discard its state; its place in the stack becomes empty.
@@ -342,9 +364,10 @@ class FusedGroup:
             self._begun = [other for other in self._begun if other is not member]
 
     def switch_to(self, member: Member, *, state: bool = True) -> SuspendableSession:
-        """Make a member's trial the session's present one, and return the session.
+        """Make the trial of a member, which has begun, the session's present one, and return the session.
 
-        With ``state``, the trial's values are also assigned to the variables of its program.
+        With ``state``, the trial's values are also assigned to the variables of its program. The member keeps its place
+        in the stack.
         """
         self._session.resume_trial(member.suspended)
         if state:
@@ -376,17 +399,18 @@ class FusedGroup:
             with ExitStack() as stack:
                 for member in members:
                     stack.enter_context(member.trial.gauges.ending())
-                for member, epoch in zip(members, self._train_epoch(members), strict=True):
+                for member, conclude in zip(members, self._train_epoch(members), strict=True):
                     try:
-                        goes_on &= reports[member](epoch())
+                        goes_on &= reports[member](conclude())
                         if member.trial.finished:
                             raise Stopped(member.trial.stopped)  # stored like an error, see below
                     except Exception as error:  # ends this trial alone
                         raised[member] = error
             goes_on &= not raised
         for member in members:
+            error_of_member = raised.get(member)
             # a finished trial may still be saved
-            if not isinstance(raised.get(member, Stopped()), Stopped):
+            if error_of_member is not None and not isinstance(error_of_member, Stopped):
                 self.leave(member)
         return raised
 
@@ -427,7 +451,9 @@ class FusedGroup:
         """Put the states of ``members`` into one stack, if they are not there yet, and return the members' places.
 
         The present stack is kept if it has exactly these members, unless a smaller one would save more time than its
-        trace takes. Otherwise the states are copied to another stack, which may be a new one.
+        trace takes. Otherwise the states are copied to another stack, which may be a new one that is not traced yet,
+        and all members of the present stack leave it; each keeps its state. Raises Refused if `Model.fit` or a
+        parameter server trains the first member.
         """
         places = self._places
         if places is not None:
@@ -444,20 +470,18 @@ class FusedGroup:
         keys = []
         for member in members:
             keys.append(get_stream_key(member.trial, member.state))
-        streams = {}
+        number_of_stream = {}
         for number, key in enumerate(dict.fromkeys(keys)):
-            streams[key] = number
-        stack = _find_stack(program, members, several=len(streams) > 1)
+            number_of_stream[key] = number
+        stack = _find_stack(program, members, several=len(number_of_stream) > 1)
         empty = stack.trials - len(members)
         # Empty places are computed as well: with the first member's values, which are sure to be valid.
         stack.put(
             [member.state for member in members] + [members[0].state] * empty,
             [member.numbers for member in members] + [members[0].numbers] * empty,
         )
-        stream_numbers = [streams[key] for key in keys]
-        self._places = _StackPlaces(
-            stack, [*members, *[None] * empty], [*stream_numbers, *[0] * empty]
-        )
+        streams = [number_of_stream[key] for key in keys] + [0] * empty
+        self._places = _StackPlaces(stack, [*members, *[None] * empty], streams)
         return self._places
 
     # ---- training
@@ -492,64 +516,67 @@ class FusedGroup:
         trial = members[0].trial
         one_at_a_time = "trials of this structure are trained one at a time"
         try:
-            if why := find_fusing_hindrance(trial):
+            why = find_fusing_hindrance(trial)
+            if why:
                 raise Refused(why)
             program = _graph_program(trial)
             with trial.placement.replicas.scope():
                 self._trace(members)
-                if program.gain is None:
+                if program.gain is None:  # not measured yet
                     program.gain = self._measure_speedup(members)
         # of TensorFlow or the author's code, in a trace; nothing was trained
         except Exception as error:
             self._places = None
             raise Apart(f"{one_at_a_time}: {describe_without_type(error)}") from error
-        if (gain := program.gain or 1.0) < 1:
+        gain = program.gain or 1.0  # how many times as fast the trials are together
+        if gain < 1:
             raise Apart(
                 f"{one_at_a_time}, which is {1 / gain:.2f} times as fast as {len(members)} together"
             )
 
     def _trace(self, members: Sequence[Member]) -> None:
-        """Trace the stack of ``members``, if it is not traced yet.
+        """Put ``members`` into one stack, and trace it if it is not traced yet.
 
-        Raises Refused if there are several streams and the examples do not stay on the device.
+        To trace it, the first chunks of the next epoch and of the validation data are read. Raises Refused if there are
+        several streams and the examples do not stay on the device, and what `Stack.trace` raises.
         """
         places = self._place_members(members)
         trial = members[0].trial
         stack = places.stack
-        none = [0] * stack.streams
         if stack.streams > 1 and not stays_on_device(trial):
             raise Refused(
                 "they read examples that do not stay on the device, each in an order of its own"
             )
-        if (
-            stack.trace_s
-        ):  # traced already: reading a stream again may fail, and discards what was read ahead
+        # Traced already: reading a stream again may fail, and discards what was read ahead.
+        if stack.trace_s:
             return
 
         # Zero batches, of size 1: they are traced, and nothing is computed.
         def make_empty_batches(chunk: Chunk) -> StackedBatches:
-            return places.make_batches([chunk] * stack.streams, 0, 1, none)
+            return places.make_batches([chunk] * stack.streams, 0, 1, [0] * stack.streams)
 
         held_out = trial.held_out
         if held_out is None:
             validation = None
         else:
             validation = make_empty_batches(next(iter(held_out.chunks())))
-        stack.trace(
-            make_empty_batches(next(trial.walk.read_epoch_again(trial.epoch + 1))), validation
-        )
+        train = make_empty_batches(next(trial.walk.read_epoch_again(trial.epoch + 1)))
+        stack.trace(train, validation)
 
     def _measure_speedup(self, members: Sequence[Member]) -> float:
         """Train the first member's batches alone and in the stack, and return how many times as fast all are together.
 
-        Speed is only measured if ``training.fuse`` is auto; otherwise 1 is returned. The members' states stay the same.
+        Speed is only measured if ``training.fuse`` is auto; otherwise 1 is returned. The members' states stay the same,
+        but they leave the stack, and the first one's trial becomes the session's present one.
         Raises Refused if the losses differ. This happens with code that keeps a variable's tensor and reads it after an
         assignment: alone it gets the new value, and in a stack the old one.
         """
         places = self._place_members(members)
-        trial = members[0].trial
+        stack = places.stack
         first = members[0]
-        program, stack, place = _graph_program(trial), places.stack, places.members.index(first)
+        first_place = places.members.index(first)
+        trial = first.trial
+        program = _graph_program(trial)
         chunk = next(trial.walk.read_epoch_again(trial.epoch + 1))
         size = trial.walk.batch_size
         seed = trial.assignment.seed
@@ -558,6 +585,7 @@ class FusedGroup:
         # last are NaN.
         rate = np.nanmax(trial.rates())
 
+        # Both train `count` updates of the first member's trial, and return sums over their batches by name.
         def alone(count: int) -> dict[str, float]:
             return program.try_updates(
                 chunk, np.full(count, rate, np.float32), batch_size=size, seed=seed
@@ -567,7 +595,7 @@ class FusedGroup:
             given = places.make_batches([chunk] * stack.streams, count, size, [0] * stack.streams)
             rates = np.full((count, stack.trials), rate, np.float32)
             sums, _ = stack.train(given, rates, stack.zeros(training=True))
-            return {name: float(value[place]) for name, value in sums.items()}
+            return {name: float(value[first_place]) for name, value in sums.items()}
 
         self.switch_to(first)  # gives the program the values from which `alone` starts
         count = min(COMPARED, available)
@@ -593,6 +621,7 @@ class FusedGroup:
         """Train and validate the next epoch of all members at once.
 
         Return for each member, in order, a function that counts the epoch and returns its report, or raises Diverged.
+        Each must be called once. The members are put into a stack before, which is traced if it is new.
         """
         with members[0].trial.placement.replicas.scope():
             places = self._place_members(members)
@@ -612,13 +641,13 @@ class FusedGroup:
         spent = Spent(train_s / len(members), time_s / len(members), len(members))
         for member in members:
             member.trial.together = max(member.trial.together, len(members))
-        members_and_places = []
-        for member in members:
-            members_and_places.append((member, places.members.index(member)))
         conclusions = []
-        for one, place in members_and_places:
+        for member in members:
+            place = places.members.index(member)
             conclusions.append(
-                _make_conclusion(one.trial, rates[one], trained[place], evaluated[place], spent)
+                _make_conclusion(
+                    member.trial, rates[member], trained[place], evaluated[place], spent
+                )
             )
         return conclusions
 
@@ -631,7 +660,7 @@ class FusedGroup:
         those computed at empty ones, have diverged.
         """
         stack = places.stack
-        trials = []
+        trials = []  # one of each stream: the others of a stream have the same batches
         for place in places.first_places:
             trials.append(places.trial(place))
         size = trials[0].walk.batch_size
@@ -639,20 +668,24 @@ class FusedGroup:
         for place, member in enumerate(places.members):
             if member is not None:
                 rates_by_place[:, place] = rates[member]
-        done = 0
-        seen = 0
-        waited = 0.0
+        done = 0  # updates of this epoch
+        seen = 0  # examples of this epoch
+        waited = 0.0  # seconds for chunks
         sums = stack.zeros(training=True)
         finite = np.ones(stack.trials, bool)
-        firsts = []
+        first_updates = []  # number of the epoch's first update, by stream
         for trial in trials:
-            firsts.append(trial.walk.first_update(trial.epoch + 1))
-        walks = zip(*(trial.walk.epoch(trial.epoch + 1) for trial in trials), strict=True)
+            first_updates.append(trial.walk.first_update(trial.epoch + 1))
+        # In each round, one chunk for each stream.
+        chunks_of_streams = zip(
+            *(trial.walk.epoch(trial.epoch + 1) for trial in trials), strict=True
+        )
         asked = time.perf_counter()
-        for chunks in walks:
+        for chunks in chunks_of_streams:
             waited += time.perf_counter() - asked
             count = count_updates(len(chunks[0].order), size)
-            given = places.make_batches(chunks, count, size, [first + done for first in firsts])
+            numbers = [first + done for first in first_updates]
+            given = places.make_batches(chunks, count, size, numbers)
             sums, finite_now = stack.train(given, rates_by_place[done : done + count], sums)
             finite &= finite_now.numpy()
             done = done + count
@@ -664,14 +697,15 @@ class FusedGroup:
         # An epoch's time is divided among the trials, and so is the time spent waiting.
         wait_s = waited / len(rates)
         results = []
-        for k in range(stack.trials):
-            results.append(Trained(flatten_metrics(found[k]), bool(finite[k]), wait_s, seen))
+        for place in range(stack.trials):
+            metrics = flatten_metrics(found[place])
+            results.append(Trained(metrics, bool(finite[place]), wait_s, seen))
         return results
 
     def _evaluate_stack(self, places: _StackPlaces) -> list[Evaluated | None]:
         """Evaluate all trials in a stack; return a result for each place, all of them None without validation data."""
         stack = places.stack
-        trials = []
+        trials = []  # one of each stream: the others of a stream draw the same random numbers
         for place in places.first_places:
             trials.append(places.trial(place))
         held_out = trials[0].held_out
@@ -679,33 +713,34 @@ class FusedGroup:
             return [None] * stack.trials
         sums = stack.zeros(training=False)
         size = held_out.part_size
-        seen = 0
-        done = []
+        seen = 0  # examples
+        numbers = []  # number of the next batch, by stream
         for trial in trials:
-            done.append(held_out.first_batch(trial.epoch + 1))
+            numbers.append(held_out.first_batch(trial.epoch + 1))
         for chunk in held_out.chunks():
             count = count_updates(len(chunk.order), size)
-            sums = stack.evaluate(
-                places.make_batches([chunk] * stack.streams, count, size, done), sums
-            )
-            done = [number + count for number in done]
+            given = places.make_batches([chunk] * stack.streams, count, size, numbers)
+            sums = stack.evaluate(given, sums)
+            numbers = [number + count for number in numbers]
             seen = seen + len(chunk.order)
-        # The sums of examples' losses and of their squares, from which the deviation follows; no losses to report.
-        names = stack.graph.step.spread
+        # Names of the sums of examples' losses and of their squares, from which the deviation follows; empty if it is
+        # not asked for. They are no losses to report.
+        spread_names = stack.graph.step.spread
         totals = {}
         for name, total in sums.items():
             totals[name] = total.numpy()
-        spreads = []
-        for k in range(stack.trials):
-            spreads.append([float(totals[name][k]) / seen for name in names])
-        totals = {name: total for name, total in totals.items() if name not in names}
+        spreads = []  # by place
+        for place in range(stack.trials):
+            spreads.append([float(totals[name][place]) / seen for name in spread_names])
+        totals = {name: total for name, total in totals.items() if name not in spread_names}
         found = stack.reported(totals, seen, training=False)
         evaluated: list[Evaluated | None] = []
         for values, spread in zip(found, spreads, strict=True):
-            deviation = []
             if spread:
-                deviation.append(global_losses.compute_deviation(*spread))
-            evaluated.append(Evaluated(flatten_metrics(values), *deviation))
+                deviation = global_losses.compute_deviation(*spread)
+                evaluated.append(Evaluated(flatten_metrics(values), deviation))
+            else:
+                evaluated.append(Evaluated(flatten_metrics(values)))
         return evaluated
 
 
@@ -718,7 +753,8 @@ def _make_conclusion(
 ) -> Callable[[], EpochReported]:
     """Return a function that counts a trial's epoch and returns its report, or raises Diverged.
 
-    ``evaluated`` is ignored if a number of the training was not finite.
+    ``rates`` are the learning rates of the epoch's updates, ``trained`` and ``evaluated`` its results, and ``spent``
+    the trial's share of the time. ``evaluated`` is ignored if a number of the training was not finite.
     """
 
     def conclude() -> EpochReported:
@@ -754,14 +790,15 @@ def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bo
 def _is_smaller_worthwhile(stack: Stack, members: Sequence[Member]) -> bool:
     """Return whether a stack without empty places would save more time than tracing it takes.
 
-    The saved time is the empty places' share of the time for the members' remaining epochs. Tracing a smaller stack is
-    assumed to take as long as tracing ``stack`` has taken.
+    The saved time is the empty places' share of the time for the epochs that remain to the member with the most.
+    Tracing a smaller stack is assumed to take as long as tracing ``stack`` has taken. False if no place is empty, or
+    the stack has not trained an epoch yet.
     """
     epochs_left = []
     for member in members:
         epochs_left.append(member.trial.assignment.epochs - member.trial.epoch)
-    empty = 1 - len(members) / stack.trials
-    wasted_s = empty * max(epochs_left) * stack.epoch_s
+    empty_share = 1 - len(members) / stack.trials
+    wasted_s = empty_share * max(epochs_left) * stack.epoch_s
     return wasted_s > stack.trace_s
 
 
