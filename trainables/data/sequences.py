@@ -103,6 +103,12 @@ def _check_rows_fit(name: str, rows: Any, fill: float | None, sizes: np.ndarray[
 def _choose_bucket_lengths(
     sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, count: int
 ) -> np.ndarray[Any, Any]:
+    """Return the lengths of buckets in ascending order, without repeats.
+
+    They are ``lengths``, or if these are None at most ``count`` multiples of 8 that divide ``sizes``, the numbers of
+    elements of the examples, into parts of about equal size; the last one is at least the largest size.
+    Raises DataError if ``lengths`` is empty, or one of them or ``count`` is below 1.
+    """
     if lengths is not None:
         if not lengths or min(lengths) < 1:
             raise DataError(f"bucket lengths {list(lengths)}, expected numbers from 1")
@@ -147,12 +153,24 @@ def _convert_rows(sequences: Any) -> Any:
         sequences = sequences.to_numpy()
     if isinstance(sequences, np.ndarray) and not sequences.dtype.hasobject:
         return sequences
-    rows = [np.asarray(row) for row in sequences]
+    try:
+        rows = [np.asarray(row) for row in sequences]
+    except ValueError as error:  # a row is a list of lists of different lengths
+        raise DataError(
+            f"rows that are no arrays ({error}), expected ones that differ in their first axis alone"
+        ) from error
     if not rows:
         raise DataError("no rows, expected at least one")
     if all(row.ndim == 0 for row in rows):
         return np.asarray(sequences)
-    inner = set()
+    _check_rows(rows)
+    dtype = _choose_dtype(rows)
+    return [row.astype(dtype, copy=False) for row in rows]
+
+
+def _check_rows(rows: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Raise DataError if rows differ in other axes than the first, or hold Python objects or texts."""
+    inner = set()  # number of axes, and sizes of all axes but the first
     for row in rows:
         if row.size:  # an empty list tells nothing about the other axes
             inner.add((row.ndim, row.shape[1:]))
@@ -160,12 +178,10 @@ def _convert_rows(sequences: Any) -> Any:
         raise DataError(
             f"rows of shapes {sorted(inner)[:3]}, expected ones that differ in their first axis alone"
         )
-    if rows[0].dtype.kind in "SU":
+    if any(row.dtype.kind in "SU" for row in rows):
         raise DataError(
             "rows of texts, expected numbers; map them with keras.layers.StringLookup or TextVectorization"
         )
-    dtype = _choose_dtype(rows)
-    return [row.astype(dtype, copy=False) for row in rows]
 
 
 def _choose_dtype(rows: Sequence[np.ndarray[Any, Any]]) -> np.dtype[Any]:
@@ -216,6 +232,10 @@ def _choose_integer_dtype(
 def _pad_rows(
     rows: Any, chosen: np.ndarray[Any, Any], length: int, value: float
 ) -> np.ndarray[Any, Any]:
+    """Return the rows ``chosen`` as one array, those of a list padded at their ends to ``length`` with ``value``.
+
+    The rows of an array have one length already, and are not padded.
+    """
     if not isinstance(rows, list):  # an array of one row per example, which needs no padding
         return np.asarray(rows[chosen])
     # the shape of an element of a sequence; () if all sequences are empty

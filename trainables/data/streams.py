@@ -54,6 +54,7 @@ def find_nondeterminism(dataset: tf.data.Dataset) -> str:
 
 
 def _walk_datasets(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
+    """Yield a dataset and all datasets of its pipeline, the last step first."""
     yield dataset
     for part in tensorflow_private.dataset_inputs(dataset):
         yield from _walk_datasets(part)
@@ -183,8 +184,10 @@ class StreamSplit(Examples):
         """Return the first examples, at most ``count``, as (x,), (x, y) or (x, y, sample_weight), in original order.
 
         They are NumPy arrays, but texts are a tensor.
+        Raises: DataError: if they cannot be read, or differ in shape.
         """
-        rows = next(iter(self._stream.read(None, 0).take(count).batch(count).as_numpy_iterator()))
+        first = self._stream.read(None, 0).take(count).batch(count)
+        rows = _read_next(first.as_numpy_iterator())
         return tuple(tf.nest.map_structure(sources.convert_texts, rows))
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
@@ -194,7 +197,7 @@ class StreamSplit(Examples):
 def _count_stream(stream: Stream, extent: Extent) -> int:
     """Return the number of examples of a stream, which is read only until there are ``extent.examples`` of them.
 
-    None means to its end. As it is read in blocks, the result may be up to 1,023 above this limit.
+    If that is None, it is read to its end. As it is read in blocks, the result may be up to 1,023 above this limit.
     Raises: NotBegun: if the extent's stop file appears during the count. DataError: if the stream cannot be read.
     """
     count = 0
@@ -343,7 +346,10 @@ def _measure_example_bytes(stream: Stream) -> int:
 
 
 def _read_next(examples: Iterator[Any]) -> Any:
-    # None at the end. TensorFlow raises an error of a pipeline only when it is read.
+    """Return the next of ``examples``, or None at the end.
+
+    Raises DataError where the pipeline fails while it is read, such as by examples that cannot be batched.
+    """
     try:
         return next(examples, None)
     except tf.errors.InvalidArgumentError as error:

@@ -140,6 +140,8 @@ def test_targets_and_weights_of_each_element_are_padded_too() -> None:
             "inputs with different numbers of rows: {'a': 4, 'b': 1}",
         ),
         (([["a"], ["b", "c"]], LABELS[:2]), {}, "rows of texts"),
+        (([[], ["b", "c"]], LABELS[:2]), {}, "rows of texts"),
+        (([[[1, 2], [3]], [[4]]], LABELS[:2]), {}, "differ in their first axis alone"),
         (
             ([[2**63 + 5], [1, 2]], LABELS[:2]),
             {},

@@ -172,6 +172,14 @@ def test_a_stream_that_ends_is_counted_though_a_trial_reads_less_of_it() -> None
     assert (data.counted, data.size) == (True, 20)
 
 
+def test_examples_of_different_shapes_are_named_when_they_are_asked_for() -> None:
+    dataset = tf.data.Dataset.range(1, 4).map(lambda n: (tf.zeros(n), n))
+    data = StreamSplit(sources.from_dataset(dataset), ONE)
+    assert data.examples(1)[0].shape == (1, 1)
+    with pytest.raises(sources.DataError, match="cannot be read or batched"):
+        data.examples(2)
+
+
 def test_an_endless_stream_without_a_number_of_steps_is_named() -> None:
     with pytest.raises(
         sources.DataError,
