@@ -107,12 +107,17 @@ def map_block_arrays(arrays: Any) -> Any:
 
 
 def _write_and_map(rows: BlockArray, file: Path) -> Any:
+    """Write a `BlockArray` to ``file`` as .npy, and return it as a copy-on-write memory map.
+
+    Raises DataError if the disk is too small or the blocks do not yield as many rows as the shape says.
+    """
     _check_free_space(file.parent, _compute_array_bytes(rows))
     _write_array(rows, file)
     return np.load(file, mmap_mode="c")
 
 
 def _load_recording_reads(hp: Hyperparameters, load: Callable[[], Loaded]) -> tuple[Loaded, Reads]:
+    """Return the result of ``load()`` and the hyperparameters that it read."""
     reads: Reads = {}
     with hp.recording(reads):
         loaded = load()
@@ -120,10 +125,15 @@ def _load_recording_reads(hp: Hyperparameters, load: Callable[[], Loaded]) -> tu
 
 
 def _map_loaded(loaded: Loaded, reads: Reads) -> tuple[Loaded, Reads]:
+    """Return training and validation data with `map_block_arrays` applied to both, and ``reads`` unchanged."""
     return (map_block_arrays(loaded[0]), map_block_arrays(loaded[1])), reads
 
 
 def _find_shared(folder: Path, hp: Hyperparameters) -> Path | None:
+    """Return the folder of data that was loaded with the same values of all hyperparameters that the load read.
+
+    It is the first by name, and may record that the data cannot be shared. None if there is none.
+    """
     return next(
         (home for home in sorted(folder.glob("data-*")) if hp.matches_reads(_read_about(home)[1])),
         None,
@@ -132,6 +142,7 @@ def _find_shared(folder: Path, hp: Hyperparameters) -> Path | None:
 
 @contextmanager
 def _locking(file: Path) -> Iterator[None]:
+    """Hold an exclusive lock on ``file`` inside the block, after waiting for other processes; the file is created."""
     # The kernel releases the lock of a process that dies.
     with file.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -222,6 +233,7 @@ def _write_array(leaf: Any, file: Path) -> None:
 
 
 def _check_free_space(folder: Path, nbytes: int) -> None:
+    """Raise DataError if the disk of ``folder`` has less than ``nbytes`` bytes free."""
     free = shutil.disk_usage(folder).free
     if nbytes > free:
         raise DataError(
@@ -262,7 +274,10 @@ def _encode_structure(data: Any, numbers: Iterator[int]) -> Any:
 
 
 def _map_files(part: Any, home: Path) -> Any:
-    # `part` is JSON as `_encode_structure` makes it; an int is the number of an array's file in `home`.
+    """Return data in the structure ``part`` with copy-on-write memory maps of the files in ``home``.
+
+    ``part`` is JSON as `_encode_structure` makes it: an int is the number of an array, which is in ``<number>.npy``.
+    """
     match part:
         case None:
             return None
@@ -312,6 +327,10 @@ def put_per_device(parts: Sequence[Any], replicas: Replicas) -> Any:
 
 
 def _put_on_host(arrays: Any, replicas: Replicas, *, given_away: bool) -> Any:
+    """Return the arrays as tensors in the host's memory, integers packed as in `put_on_devices`.
+
+    ``given_away`` is as there.
+    """
     # several logical CPU devices stand in for GPUs
     like_gpus = replicas.several_here or replicas.on_gpu
 
@@ -328,7 +347,11 @@ def _put_on_host(arrays: Any, replicas: Replicas, *, given_away: bool) -> Any:
 
 
 def _distribute(parts: Sequence[Any], replicas: Replicas) -> Any:
-    # `parts` has one structure of tensors for each device of this process.
+    """Return distributed values with the tensors of the n-th of ``parts`` on the n-th device of this process.
+
+    ``parts`` has one structure of tensors for each device, and the result has this structure.
+    """
+
     def distribute_leaf(*tensors: Any) -> Any:
         def copy_to_device(index: int) -> Any:
             with tf.device(replicas.devices[index]):
@@ -389,12 +412,18 @@ def measure_bytes(leaf: Any) -> int:
 
 
 def _copy_tensor(tensor: Any) -> Any:
+    """Return a copy of a tensor or `Packed` on the present device; on the same device it may share the memory."""
     if isinstance(tensor, Packed):
         return Packed(tf.identity(tensor.words), tf.identity(tensor.none))
     return tf.identity(tensor)
 
 
 def _host_tensor(leaf: Any, *, given_away: bool) -> tf.Tensor:
+    """Return an array as a tensor in the host's memory; tensors are returned as they are.
+
+    It shares the memory of arrays that `can_be_aliased` allows and, with ``given_away``, of others where this is
+    possible.
+    """
     if isinstance(leaf, tf.Tensor):
         return leaf
     if can_be_aliased(leaf) or (given_away and _has_shareable_memory(leaf)):
@@ -404,7 +433,7 @@ def _host_tensor(leaf: Any, *, given_away: bool) -> tf.Tensor:
 
 
 def _has_shareable_memory(leaf: np.ndarray[Any, Any]) -> bool:
-    # What TensorFlow needs to use the memory as it is, by DLPack.
+    """Return whether TensorFlow can use the memory of an array as it is, by DLPack."""
     return (
         leaf.dtype.kind in "biuf"
         and leaf.dtype.isnative

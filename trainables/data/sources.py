@@ -201,6 +201,7 @@ def _is_of_examples(dataset: tf.data.Dataset) -> bool:
 
 
 def _describe_unbatching(dataset: tf.data.Dataset) -> str:
+    """Return an error message about a dataset whose elements are batches or could be; reads the first element."""
     what = "a dataset of batches, expected single examples; leave out batch(), batch_size cuts them"
     first = next(iter(dataset.take(1)), None)
     # no shapes to show, or certainly not those of one example
@@ -410,6 +411,7 @@ def check_test_data(part: Any) -> Any:
 
 
 def _convert_part(part: Any, name: str) -> Any:
+    """Return one data set as `split_returned` describes it; ``name`` is put in front of messages of DataError."""
     try:
         examples = normalize_examples(part)
     except DataError as error:
@@ -461,6 +463,7 @@ def _are_inputs_and_targets(train: Any, validation: Any) -> bool:
 
 
 def _is_array(part: Any) -> bool:
+    """Return whether an object is a `BlockArray`, or has a shape and a type, as arrays and data frames have."""
     return isinstance(part, BlockArray) or (
         hasattr(part, "shape") and (hasattr(part, "dtype") or hasattr(part, "to_numpy"))
     )

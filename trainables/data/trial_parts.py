@@ -134,12 +134,17 @@ def join_data(train: Any, validation: Any) -> Any:
 
 
 def _kind_of_data(data: Any) -> str:
+    """Return "arrays" for a tuple or list that is not `Buckets`, otherwise the name of the type."""
     if isinstance(data, tuple | list) and not isinstance(data, Buckets):
         return "arrays"
     return type(data).__name__
 
 
 def _join_arrays(first: Any, second: Any) -> Any:
+    """Return one array with the rows of both: a `BlockArray` or `Images` of two such, else an array in memory.
+
+    Raises DataError if only one is `Images`, and NumPy's errors if the rows differ in shape.
+    """
     if isinstance(first, BlockArray) and isinstance(second, BlockArray):
         shape = (len(first) + len(second), *first.shape[1:])
         return BlockArray(shape, first.dtype, lambda: chain(first.blocks(), second.blocks()))
@@ -157,6 +162,10 @@ def _join_arrays(first: Any, second: Any) -> Any:
 
 
 def _join_streams(first: Stream, second: Stream) -> Stream:
+    """Return a stream with the examples of both: mixed at random with a seed, and else one stream after the other.
+
+    The first stream's share of the mixture follows from the sizes; it is a half if one of them is unknown.
+    """
     # `share`: the fraction of examples that are drawn from the first stream, until one of the streams ends.
     if first.size is None or second.size is None:
         size = None
@@ -414,7 +423,10 @@ def _as_labels(targets: Any) -> Any:
 
 
 def _multiply_weights(by_label: Any, own_weights: Any) -> Any:
-    # `own_weights` is a tuple: the rest of an example after (x, y).
+    """Return weights of labels multiplied by the data's own weights.
+
+    ``own_weights`` is the rest of an example after (x, y): a tuple of one array, or empty if there are no weights.
+    """
     if not own_weights:  # the data has no sample weights: the tuple `*own_weights` is empty
         return by_label
     (own,) = own_weights

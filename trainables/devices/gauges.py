@@ -119,7 +119,7 @@ class Meters:
         self._sampled_at = now
 
     def _energy(self) -> dict[str, float | None]:
-        # The columns `energy_j` and `gpu_power_w`, or none if they are not known of all GPUs.
+        """Return the columns ``energy_j`` and ``gpu_power_w`` of the epoch; none if they are not known of all GPUs."""
         total = 0.0
         for before, drawn, reader in zip(
             self._energy_at_start, self._sampled_j, self._readers, strict=True
@@ -138,11 +138,13 @@ class Meters:
         return {"energy_j": total, "gpu_power_w": total / epoch_s}
 
     def _run(self) -> None:
+        """Take a sample every `_every_s` seconds until `stop` is called; runs in the thread."""
         while not self._stop.wait(self._every_s):
             self.sample()
 
 
 def _mean(values: Sequence[float]) -> float | None:
+    """Return the mean of the values, or None if there are none."""
     if not values:
         return None
     return sum(values) / len(values)

@@ -43,7 +43,10 @@ def find_host_waits(graph: Any) -> list[str]:
 
 
 def _find_host_waits(graph: Any, seen: set[str]) -> Iterator[str]:
-    # `seen` has the names of functions that have been searched, and gets those that are searched now.
+    """Yield what `find_host_waits` returns, unsorted and with repeats.
+
+    ``seen`` has the names of functions that have been searched, and gets those that are searched now.
+    """
     for op in graph.get_operations():
         for name in called_functions(op):
             if name not in seen:
@@ -70,6 +73,7 @@ def _find_host_waits(graph: Any, seen: set[str]) -> Iterator[str]:
 
 
 def _is_needed_on_host(op: Any, name: str, tensor: Any) -> bool:
+    """Return whether ``tensor``, the argument ``name`` of an operation, must be in the host's memory for it."""
     if op.type in ("If", "StatelessIf") and name == "cond":
         return True  # the host chooses the branch
     if op.type in FUNCTIONS:
@@ -81,6 +85,7 @@ def _is_needed_on_host(op: Any, name: str, tensor: Any) -> bool:
 
 
 def _is_on_host(tensor: Any) -> bool:
+    """Return whether the operation that computes a tensor leaves it in the host's memory."""
     op = tensor.op
     if op.type in ("Placeholder", *FUNCTIONS):  # arguments and results of functions
         return tensor.dtype in (tf.int32, tf.string)
@@ -93,7 +98,10 @@ def _is_on_host(tensor: Any) -> bool:
 
 
 def _find_host_operations(graph: Any, seen: set[str]) -> Iterator[str]:
-    # `seen` has the names of functions that have been searched, and gets those that are searched now.
+    """Yield what `find_host_operations` returns, unsorted and with repeats.
+
+    ``seen`` has the names of functions that have been searched, and gets those that are searched now.
+    """
     for op in graph.get_operations():
         for name in called_functions(op):
             if name not in seen:
@@ -120,6 +128,7 @@ def _find_host_operations(graph: Any, seen: set[str]) -> Iterator[str]:
 
 
 def _is_data(tensor: Any) -> bool:
+    """Return whether a tensor is data, which takes time to move: it has over `SMALL` elements, or an unknown number."""
     # Handles, and lists of axes whose length is not known while tracing, although it is small.
     if tensor.dtype in (tf.resource, tf.variant) or tensor.op.type == "BroadcastGradientArgs":
         return False
@@ -140,6 +149,7 @@ def called_functions(op: Any) -> Iterator[str]:
 
 
 def _list_named_tensors(op: Any) -> list[tuple[str, Any]]:
+    """Return the inputs and then the outputs of an operation as pairs of argument name and tensor."""
     inputs, outputs = _name_arguments(op)
     return inputs + outputs
 
@@ -181,6 +191,7 @@ def _find_gpu_kernel(op: Any) -> Any:
 
 
 def _kernel_accepts(kernel: Any, op: Any) -> bool:
+    """Return whether a kernel is for the types of an operation's arguments."""
     for constraint in kernel.constraint:
         value = op.node_def.attr[constraint.name]
         types = {value.type, *value.list.type} - {0}  # one type, or a list; an unset one is 0
@@ -191,6 +202,7 @@ def _kernel_accepts(kernel: Any, op: Any) -> bool:
 
 @functools.cache
 def _list_kernels(kind: str) -> list[Any]:
+    """Return the kernels of a type of operation that GPUs can run, those made for GPUs before those for any device."""
     kernels = []
     for kernel in tensorflow_private.get_registered_kernels_for_op(kind).kernel:
         # A kernel with a label is used only by operations that ask for it.

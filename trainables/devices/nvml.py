@@ -117,12 +117,16 @@ class NvmlReader:
         return activity
 
     def _get_total_memory(self) -> Any:
+        """Return the bytes of memory of the MIG instance that this process uses, or of the GPU if it has none."""
         instance = _find_mig_instance(self._library, self._handle)
         owner = self._handle if instance is None else instance
         return self._library.nvmlDeviceGetMemoryInfo(owner).total
 
     def _take_sample(self) -> Any:
-        # memory of the library, which `active` frees later
+        """Return a new sample of the GPU's counters, in memory of the library, which the caller frees.
+
+        Raises the library's error if it cannot be taken.
+        """
         sample = self._library.nvmlGpmSampleAlloc()
         try:
             return self._library.nvmlGpmSampleGet(self._handle, sample)
@@ -131,7 +135,7 @@ class NvmlReader:
             raise
 
     def _compute_activity_percent(self, first: Any, last: Any) -> float | None:
-        # the mean activity of the multiprocessors between two samples
+        """Return the mean percentage of active multiprocessors between two samples; None if it is unknown."""
         library = self._library
         query = library.c_nvmlGpmMetricsGet_t(
             version=library.NVML_GPM_METRICS_GET_VERSION, numMetrics=1, sample1=first, sample2=last
@@ -143,7 +147,10 @@ class NvmlReader:
         return float(metric.value)
 
     def _read_number(self, ask: Callable[[], Any], unit: float) -> float | None:
-        # `unit` is the library's unit in ours, such as 1e-3 for milliwatts.
+        """Return the result of a function of the library times ``unit``; None if the library raises its error.
+
+        ``unit`` is the library's unit in that of the result, such as 1e-3 for milliwatts.
+        """
         value = self._ask(ask)
         if value is None:
             return None
@@ -161,6 +168,7 @@ class NvmlReader:
 
 
 def _start_library() -> ModuleType | None:
+    """Return NVIDIA's library, initialized; None if it is not installed or finds no driver."""
     library = _import_library()
     if library is None:
         return None
@@ -172,6 +180,7 @@ def _start_library() -> ModuleType | None:
 
 
 def _import_library() -> ModuleType | None:
+    """Return the package pynvml, or None if it is not installed."""
     try:
         import pynvml
     except ImportError:

@@ -113,6 +113,7 @@ def count_workers() -> int:
 
 
 def _describe_cluster(ranks: Ranks) -> tf.train.ClusterSpec:
+    """Return the addresses of ``ranks`` by their job for TensorFlow: rank 0 is the chief, servers come last."""
     coordinator = ranks.addresses[0]
     others = ranks.addresses[1:]
     return tf.train.ClusterSpec(

@@ -272,7 +272,7 @@ def _place_on_tpu(devices: Devices) -> Placement:
 
 
 def _uses_collectives(key: _Key) -> bool:
-    # whether a placement with this key sums gradients by TensorFlow's collective operations
+    """Return whether a placement with this key sums gradients by TensorFlow's collective operations."""
     names, chosen, cross_device, _ = key
     on_gpu = names[0].startswith("gpu")
     return chosen == "mirrored" and (
@@ -310,6 +310,11 @@ def _bind(devices: Devices) -> tuple[str, ...]:
 
 
 def _bind_gpus(devices: Devices, count: int) -> tuple[str, ...]:
+    """Make the first ``count`` GPUs alone visible, as `_bind` does, and return their names.
+
+    If TensorFlow has started, it must have as many GPUs; otherwise NewProcessNeeded is raised. Raises
+    DeviceError as `_bind`.
+    """
     gpus = tf.config.list_physical_devices("GPU")
     if len(gpus) < count:
         raise DeviceError(f"the trial was given {count} GPUs, TensorFlow sees {len(gpus)}")
@@ -349,6 +354,7 @@ def _limit_mib(devices: Devices) -> int:
 
 
 def _hide_gpus() -> None:
+    """Make TensorFlow see no GPUs; raises NewProcessNeeded if it has started with some."""
     try:
         tf.config.set_visible_devices([], "GPU")
     except RuntimeError:  # TensorFlow has started; it must have done so without GPUs
@@ -374,6 +380,7 @@ tensorflow_private.call_before_start(_record_start_line)
 
 
 def _describe_start() -> str:
+    """Return the end of a message that names the author's line that started TensorFlow; "" if none did."""
     if not _start:
         return ""
     return (
@@ -393,12 +400,17 @@ def _limit_threads(cpus: float) -> None:
 
 
 def _choose_ranked_strategy(ranks: Ranks) -> str:
+    """Return the name of the strategy of a trial with several processes."""
     if ranks.servers:
         return PARAMETER_SERVER
     return "multi_worker"
 
 
 def _choose_strategy(strategy: str, names: tuple[str, ...]) -> str:
+    """Return "one_device" or "mirrored", as ``strategy`` asks for on the devices ``names``.
+
+    Raises DeviceError if it is unknown, or means one device where there are several.
+    """
     if strategy == "auto":
         if len(names) > 1:
             return "mirrored"
@@ -418,6 +430,10 @@ def _choose_strategy(strategy: str, names: tuple[str, ...]) -> str:
 def _build_strategy(
     chosen: str, names: tuple[str, ...], cross_device: str
 ) -> tf.distribute.Strategy:
+    """Return TensorFlow's strategy for ``chosen``, "one_device" or "mirrored", on the devices ``names``.
+
+    Raises DeviceError as `_choose_cross_device_ops`.
+    """
     devices = [f"/{name}" for name in names]
     if chosen == "one_device":
         return tf.distribute.OneDeviceStrategy(devices[0])

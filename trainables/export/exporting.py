@@ -83,6 +83,7 @@ def export(
 
 
 def _describe_model_and_data(trial: ReadyTrial, plain: Plain) -> Mapping[str, str]:
+    """Return descriptions of the model and of its data, by "model", "training" and, if there is any, "validation"."""
     model, held_out = plain.model, trial.held_out
     parts = {
         "training": trial.walk.data,
@@ -99,6 +100,7 @@ def _describe_model_and_data(trial: ReadyTrial, plain: Plain) -> Mapping[str, st
 
 
 def _describe_split(split: Examples, inputs: Any) -> str:
+    """Return the number of examples of a data set, and type and shape of each array; ``inputs`` stand for its own."""
     example = inputs, *split.example()[1:]
     leaves = []
     for leaf in keras.tree.flatten(example):
@@ -117,6 +119,10 @@ def _write_notes(
     sample: Sample,
     drifting: Sequence[str],
 ) -> list[str]:
+    """Return notes for the user on what an export differs in, or could not verify.
+
+    ``drifting`` are the paths of variables that an evaluation changes.
+    """
     notes = []
     if plain.raw_inputs is not None:
         notes.append(
@@ -279,6 +285,7 @@ def computing_exact_products() -> Iterator[None]:
 
 
 def _take_first_examples(split: Examples) -> Any:
+    """Return the inputs of the first examples: at most `MOST_EXAMPLES`, of about `MOST_BYTES` bytes."""
     row_bytes = 0
     for leaf in keras.tree.flatten(split.example()[0]):
         row_bytes += int(np.prod(leaf.shape[1:], dtype=np.int64)) * 8  # at most 8 bytes a number
@@ -357,7 +364,7 @@ def _join_rows(parts: Sequence[Any], counts: Sequence[int]) -> Any:
 def _write_request(
     folder: Path, files: Sequence[WrittenFile], sample: Sample, signature: Signature
 ) -> None:
-    # What `fresh_process.main` reads: the inputs in `inputs.npz`, and all else in `request.json`.
+    """Write what `fresh_process.main` reads: the inputs to ``inputs.npz``, and all else to ``request.json``."""
     leaves = keras.tree.flatten(sample.inputs)
     arrays = {}
     for i, leaf in enumerate(leaves):

@@ -44,6 +44,10 @@ def main(request_file: str) -> None:
 
 
 def _write_predictions(model_file: dict[str, Any], request: dict[str, Any], folder: Path) -> None:
+    """Load one exported file, predict all inputs in batches, and write the outputs to ``<format>.npz``.
+
+    Raises whatever the loading or the model raises.
+    """
     import numpy as np  # not at the top: `main` has set `sys.path` meanwhile
 
     # one array for each input of the model, with all examples
@@ -88,6 +92,7 @@ def _read_leaf(file: Any, name: str) -> Any:
 
 
 def _import_tensorflow() -> Any:
+    """Import TensorFlow, turn TensorFloat-32 off for exact products, and return it."""
     import tensorflow as tf
 
     tf.config.experimental.enable_tensor_float_32_execution(False)
@@ -95,6 +100,7 @@ def _import_tensorflow() -> Any:
 
 
 def _load_keras(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
+    """Load a file in the keras format; return a function that predicts one batch, from and to a flat list of arrays."""
     tf = _import_tensorflow()
     import keras
 
@@ -123,6 +129,7 @@ def _load_keras(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
 
 
 def _load_saved_model(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
+    """Load a SavedModel; return a function that predicts one batch, from and to a flat list of arrays."""
     tf = _import_tensorflow()
     loaded = tf.saved_model.load(model_file["file"])
     served = loaded.signatures["serving_default"]
@@ -137,6 +144,7 @@ def _load_saved_model(model_file: dict[str, Any], request: dict[str, Any]) -> An
 
 
 def _load_onnx(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
+    """Load a file in the ONNX format; return a function that predicts one batch, from and to a list of arrays."""
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(3)

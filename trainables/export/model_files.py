@@ -136,6 +136,10 @@ def check_formats(formats: Any) -> None:
 
 
 def _write_keras(model: keras.Model, path: Path, inputs: Signature) -> WrittenFile:
+    """Write a model in the keras format, and return it with the author's classes that loading it needs.
+
+    Raises NotExportable if one of them is defined in a script or notebook.
+    """
     keras_private.mark_uncompiled(model)  # otherwise Keras writes an optimizer without any training
     model.save(path)
     # The file itself tells which of the author's classes it needs.
@@ -177,6 +181,10 @@ def _write_keras(model: keras.Model, path: Path, inputs: Signature) -> WrittenFi
 
 
 def _write_onnx(model: keras.Model, path: Path, inputs: Signature) -> WrittenFile:
+    """Write a model in the ONNX format.
+
+    Raises NotExportable if layers compute in float16 or bfloat16, or an input is texts.
+    """
     computed = set()  # types in which layers compute
     for layer in keras_private.flatten_layers(model):
         if hasattr(layer, "compute_dtype"):
@@ -274,6 +282,10 @@ def _make_unique(names: Sequence[str]) -> list[str]:
 
 
 def _encode_inputs(inputs: Any, numbers: Iterator[int]) -> Any:
+    """Return the structure of a model's inputs as JSON, in which each leaf is the next of ``numbers``.
+
+    A dict, list or tuple becomes a dict with that name as its one key. Keys of dicts are sorted.
+    """
     if isinstance(inputs, dict):
         return {"dict": {key: _encode_inputs(inputs[key], numbers) for key in sorted(inputs)}}
     if isinstance(inputs, list | tuple):
@@ -339,6 +351,7 @@ def _describe_missing_methods(own: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _describe_missing_packages(kind: str) -> str:
+    """Return a hint, as the end of a message, about what the format ``kind`` asks of a model; "" for a SavedModel."""
     if kind == "keras":
         return _describe_missing_methods({})
     if kind == "onnx":
@@ -347,6 +360,7 @@ def _describe_missing_packages(kind: str) -> str:
 
 
 def _format_saved_model_loading(inputs: Signature) -> str:
+    """Return Python code that loads a SavedModel and predicts."""
     arguments = ", ".join(f"{name}=tf.constant({_name_variable(name)})" for name in inputs.names)
     return "\n".join(
         [
@@ -358,6 +372,7 @@ def _format_saved_model_loading(inputs: Signature) -> str:
 
 
 def _format_onnx_loading(inputs: Signature) -> str:
+    """Return Python code that loads a file in the ONNX format and predicts."""
     arguments = ", ".join(f'"{name}": {_name_variable(name)}' for name in inputs.names)
     return "\n".join(
         [

@@ -132,6 +132,10 @@ def _pair_model_variables(
 
 
 def _pair_by_position(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return pairs of the variables of two models by their positions, first that of ``trained``.
+
+    Raises NotExportable if their numbers or shapes differ.
+    """
     trained_shapes = [tuple(variable.shape) for variable in trained]
     fresh_shapes = [tuple(variable.shape) for variable in fresh]
     if trained_shapes != fresh_shapes:
@@ -143,6 +147,7 @@ def _pair_by_position(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tupl
 
 
 def _read_first_replica(variable: Any, trial: ReadyTrial) -> Any:
+    """Return the value of a trial's variable on the first replica of this process."""
     return trial.placement.replicas.first(unwrap_variable(variable))
 
 

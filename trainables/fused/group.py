@@ -207,7 +207,7 @@ class Member:
         return epoch
 
     def facts(self) -> Facts:
-        """Return where and how this member's trial runs, and make it the session's present one."""
+        """Return where and how this member's trial runs, and make it the session's present one, without its state."""
         return self.group.switch_to(self, state=False).facts()
 
 
@@ -224,10 +224,10 @@ class _StackPlaces:
 
     @property
     def first_places(self) -> list[int]:
-        """For each stream, the first place of the stack whose member reads it.
+        """For each stream, the first place of the stack whose member belongs to it.
 
-        If all members of a stream have left, it is the first place that has a member, of another stream. At least one
-        place must have a member.
+        The members of a stream have the same batches and random numbers. If all of them have left, it is the first
+        place that has a member, of another stream. At least one place must have a member.
         """
         taken = []
         for place, member in enumerate(self.members):
@@ -336,9 +336,9 @@ class FusedGroup:
         """Whether further trials may begin while others are training; False for a group without members.
 
         New trials read other batches than running ones, so the examples must stay on the device, and each epoch must
-        begin with a pass, or batches would be of other sizes. New trials also need a stack of several streams. If there
-        is none, one must be traced, which is only allowed if the trials have trained together for longer than the
-        longest trace of a stack has taken.
+        begin with a pass, or batches would be of other sizes. New trials also need a stack of several streams, whose
+        trials have batches and random numbers of their own. If there is none, one must be traced, which is only allowed
+        if the trials have trained together for longer than the longest trace of a stack has taken.
         """
         if not self._begun:
             return False
@@ -377,10 +377,10 @@ class FusedGroup:
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
         """Train the members in ``reports`` together, epoch by epoch, and call each one's report after each epoch.
 
-        Stops after an epoch in which a report returns False or a trial ends, and returns an exception for each trial
-        that has ended: `Stopped` if it is finished, and otherwise its error. Members that ended with an error leave the
-        group. Raises Apart, before any training, if the trials cannot be trained together, or are faster one after the
-        other.
+        A report gets the results of the epoch and returns whether to go on. Stops after an epoch in which a report
+        returns False or a trial ends, and returns an exception for each trial that has ended: `Stopped` if it is
+        finished, and otherwise its error. Members that ended with an error leave the group. Raises Apart, before any
+        training, if the trials cannot be trained together, or are faster one after the other.
 
         Members whose next epoch begins elsewhere in a pass than that of the first, which ``steps_per_epoch`` may cause,
         are not trained, and get Apart.
@@ -537,8 +537,9 @@ class FusedGroup:
     def _trace(self, members: Sequence[Member]) -> None:
         """Put ``members`` into one stack, and trace it if it is not traced yet.
 
-        To trace it, the first chunks of the next epoch and of the validation data are read. Raises Refused if there are
-        several streams and the examples do not stay on the device, and what `Stack.trace` raises.
+        To trace it, the first chunks of the next epoch and of the validation data are read. Raises Refused if the
+        members have different batches or random numbers and the examples do not stay on the device, and what
+        `Stack.trace` raises.
         """
         places = self._place_members(members)
         trial = members[0].trial
@@ -766,9 +767,10 @@ def _make_conclusion(
 def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bool) -> Stack:
     """Return a stack with at least as many places as members: the smallest suitable one, or a new one.
 
-    With ``several``, the members are in several streams, and a stack with one stream is not suitable. Nor is a stack if
-    a smaller one would save more time than its trace takes. A new stack is added to ``program.stacks``; it has one
-    stream for each trial with ``several``, and otherwise one.
+    With ``several``, the members are in several streams: not all have the same batches and random numbers. A stack with
+    one stream is not suitable then. Nor is a stack if a smaller one would save more time than its trace takes. A new
+    stack is added to ``program.stacks``, not traced yet; it has one stream for each trial with ``several``, and
+    otherwise one. It may have more places than there are members.
     """
     large_enough = []
     for one in program.stacks:
