@@ -102,6 +102,7 @@ def taught() -> list[Any]:
 
 
 def _net(*units: int, name: str) -> keras.Model:
+    """Return a network for 64 pixels with hidden layers of ``units`` units each, and ten float32 logits."""
     hidden = []
     for n in units:
         hidden.append(keras.layers.Dense(n, activation="relu"))
@@ -111,6 +112,10 @@ def _net(*units: int, name: str) -> keras.Model:
 
 
 def _split_digits() -> Any:
+    """Return images and labels as (x_train, x_validation, y_train, y_validation), with 1,437 for training.
+
+    The split is stratified by class, and the same in each call.
+    """
     x, y = load_digits(return_X_y=True)
     return train_test_split(
         (x / 16).astype(np.float32), y.astype(np.int32), test_size=360, random_state=0, stratify=y

@@ -243,6 +243,7 @@ def _check_free_space(folder: Path, nbytes: int) -> None:
 
 
 def _compute_array_bytes(leaf: Any) -> int:
+    """Return the bytes of an array or `BlockArray` of fixed-size items."""
     return int(np.prod(leaf.shape, dtype=np.int64)) * int(leaf.dtype.itemsize)
 
 
@@ -532,4 +533,5 @@ def gather(leaf: Any, rows: tf.Tensor) -> tf.Tensor:
 
 
 def _get_unsigned_type(dtype: tf.DType) -> tf.DType:
+    """Return the type of unsigned integers that are as large as those of ``dtype``."""
     return {1: tf.uint8, 2: tf.uint16, 4: tf.uint32, 8: tf.uint64}[dtype.size]

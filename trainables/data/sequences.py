@@ -136,6 +136,7 @@ def _convert_inputs(x: Any) -> dict[str, Any]:
 
 
 def _measure_rows(rows: list[Any]) -> list[int]:
+    """Return the number of elements of each row."""
     return [len(row) for row in rows]
 
 

@@ -191,6 +191,7 @@ class StreamSplit(Examples):
         return tuple(tf.nest.map_structure(sources.convert_texts, rows))
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
+        """Return the chunks of a pass, which a thread reads ahead."""
         return self._ahead.chunks(which)
 
 

@@ -104,6 +104,7 @@ def _folder(environment: Mapping[str, str]) -> Path | None:
 
 
 def _is_private(folder: Path) -> bool:
+    """Return whether a folder is this user's own and no other user may write to it; False for a link."""
     about = folder.lstat()
     others = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not others

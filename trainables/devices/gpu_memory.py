@@ -111,6 +111,7 @@ def explain_unknown_memory() -> str:
 
 
 def _is_mig_instance_visible() -> bool:
+    """Return whether ``CUDA_VISIBLE_DEVICES`` names a MIG instance, a part of a GPU."""
     return "MIG-" in os.environ.get("CUDA_VISIBLE_DEVICES", "")
 
 

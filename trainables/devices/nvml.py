@@ -83,14 +83,17 @@ class NvmlReader:
         self._last_sample: Any = None  # the library's, taken by the last call of `active`
 
     def energy_j(self) -> float | None:
+        """Return the energy in joules that the GPU has used since its driver was loaded; None if it is unsupported."""
         return self._read_number(
             lambda: self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle), 1e-3
         )
 
     def power_w(self) -> float | None:
+        """Return the present power of the GPU in watts; None if it is unsupported."""
         return self._read_number(lambda: self._library.nvmlDeviceGetPowerUsage(self._handle), 1e-3)
 
     def busy(self) -> float | None:
+        """Return the fraction of the last moments, from 0 to 1, in which the GPU ran anything; None if unsupported."""
         return self._read_number(
             lambda: self._library.nvmlDeviceGetUtilizationRates(self._handle).gpu, 1e-2
         )
@@ -103,6 +106,11 @@ class NvmlReader:
         return self._read_number(self._get_total_memory, 1.0)
 
     def active(self) -> float | None:
+        """Return the mean fraction of active multiprocessors, from 0 to 1, since the last call; None if it is unknown.
+
+        It is unknown at the first call, if the GPU does not support it, and if one of the two samples could not be
+        taken. The sample of the last call is freed, and the present one is kept for the next call.
+        """
         if not self.counts_activity:
             return None
         before = self._last_sample

@@ -152,7 +152,7 @@ class Placement:
     def described(self) -> str:
         """The devices as text, separated by commas: "gpu:0,gpu:1".
 
-        For parameter servers, one device per worker, separated by semicolons.
+        For parameter servers, one device per worker, separated by semicolons: "gpu:0;gpu:0".
         """
         if self.name != PARAMETER_SERVER:
             return ",".join(self.devices)
@@ -312,8 +312,8 @@ def _bind(devices: Devices) -> tuple[str, ...]:
 def _bind_gpus(devices: Devices, count: int) -> tuple[str, ...]:
     """Make the first ``count`` GPUs alone visible, as `_bind` does, and return their names.
 
-    If TensorFlow has started, it must have as many GPUs; otherwise NewProcessNeeded is raised. Raises
-    DeviceError as `_bind`.
+    If TensorFlow has started, it must have as many GPUs; otherwise NewProcessNeeded is raised. Raises DeviceError as
+    `_bind`.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if len(gpus) < count:
@@ -400,7 +400,7 @@ def _limit_threads(cpus: float) -> None:
 
 
 def _choose_ranked_strategy(ranks: Ranks) -> str:
-    """Return the name of the strategy of a trial with several processes."""
+    """Return the strategy of a trial with several processes: "parameter_server" with servers, else "multi_worker"."""
     if ranks.servers:
         return PARAMETER_SERVER
     return "multi_worker"
@@ -409,7 +409,8 @@ def _choose_ranked_strategy(ranks: Ranks) -> str:
 def _choose_strategy(strategy: str, names: tuple[str, ...]) -> str:
     """Return "one_device" or "mirrored", as ``strategy`` asks for on the devices ``names``.
 
-    Raises DeviceError if it is unknown, or means one device where there are several.
+    "auto" means mirrored on several devices. "mirrored" is kept on one device. Raises DeviceError if ``strategy`` is
+    unknown, or means one device where there are several.
     """
     if strategy == "auto":
         if len(names) > 1:

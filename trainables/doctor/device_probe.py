@@ -262,6 +262,7 @@ def _timed(step: str, compute: Callable[[], tf.Tensor], expected: float) -> tupl
 
 
 def _describe_keras() -> dict[str, Any]:
+    """Return ``keras`` (its version), ``backend`` and, if Keras cannot be imported, ``keras_error``."""
     try:
         import keras
     except ImportError as error:  # a backend that is not installed
@@ -270,6 +271,7 @@ def _describe_keras() -> dict[str, Any]:
 
 
 def _say(text: str) -> None:
+    """Write a line ``probe: TEXT`` to standard error at once."""
     sys.stderr.write(f"probe: {text}\n")
     sys.stderr.flush()
 

@@ -253,8 +253,8 @@ def compare_predictions(
 ) -> dict[str, float]:
     """Predict with all files in one fresh process; return by format the largest difference to the sample's outputs.
 
-    The difference is divided by the largest absolute number of an output if that is above 1. It is infinite if others
-    than the sample's numbers are not finite.
+    The difference is divided by the largest absolute number of the sample's output if that is above 1. It is infinite
+    if others than the sample's numbers are not finite. Without ``on_gpu``, the process sees no GPU.
     Raises: NotExportable: if a file does not load or brings down the process, gives outputs of other shapes or of
     narrower floats than float32, or, for a sample that is steady, predicts something else. Also if the process takes
     longer than 30 minutes.
@@ -351,6 +351,7 @@ def _predict(trial: ReadyTrial, inputs: Any, batch_size: int, first_batch: int) 
 
 
 def _cast_floats(output: tf.Tensor) -> tf.Tensor:
+    """Return a tensor of any floats as float32; other tensors unchanged."""
     if output.dtype.is_floating:
         return tf.cast(output, tf.float32)
     return output
@@ -408,6 +409,7 @@ def _encode_leaf(leaf: Any) -> dict[str, Any]:
 
 
 def _encode_text(text: Any) -> bytes:
+    """Return `bytes` as they are, and anything else as the UTF-8 bytes of its text."""
     if isinstance(text, bytes):
         return text
     return str(text).encode()

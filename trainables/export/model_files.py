@@ -384,4 +384,5 @@ def _format_onnx_loading(inputs: Signature) -> str:
 
 
 def _name_variable(name: str) -> str:
+    """Return the name of a variable for an input in shown code: "x" for a single input."""
     return "x" if name == "inputs" else name

@@ -50,6 +50,7 @@ def _converting_constants(model: keras.Model) -> Iterator[None]:
 
 
 def _convert_to_numpy(leaf: Any) -> Any:
+    """Return an eager tensor that is a constant as an array; everything else unchanged."""
     if constants.is_constant(leaf):
         return leaf.numpy()
     return leaf

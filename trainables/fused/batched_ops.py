@@ -109,6 +109,7 @@ def map_over_trials(function: Callable[..., Any], values: Any) -> Any:
 
 
 def _wrap_stacked(tensor: Any, *, stacked: bool = True) -> Any:
+    """Return a tensor as converters return it: ``stacked`` if its first axis is the trials, else shared by all."""
     return tensorflow_private.wrap_tensor(tensor, stacked)
 
 
@@ -133,12 +134,14 @@ def _unflatten(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> 
 
 
 def _convert_l2_loss(kind: str, converter: Any, call: Any) -> Any:
+    """Return half the sum of squares of each trial's tensor."""
     x = call.stacked_input(0)
     axes = list(range(1, x.shape.rank))
     return _wrap_stacked(tf.reduce_sum(tf.square(x), axis=axes) / 2)
 
 
 def _convert_bitcast(kind: str, converter: Any, call: Any) -> Any:
+    """Return the tensors of all trials as another type of the same bits."""
     return _wrap_stacked(tf.bitcast(call.stacked_input(0), call.get_attr("type")))
 
 

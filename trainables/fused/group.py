@@ -220,6 +220,7 @@ class _StackPlaces:
     streams: list[int]  # number of the stream, by place
 
     def of(self, member: Member) -> int | None:
+        """Return the place of a member, or None if it has none."""
         return next((place for place, there in enumerate(self.members) if there is member), None)
 
     @property
@@ -440,6 +441,7 @@ class FusedGroup:
         return raised
 
     def _state(self, member: Member) -> Arrays:
+        """Return the values of a member's variables: those in the stack if it has a place there, else those stored."""
         if self._places is None:
             return member.state
         place = self._places.of(member)
