@@ -222,7 +222,7 @@ def _keep_choices(now: dict[str, Value], before: Mapping[str, Value], spec: Spec
 
 
 def _apply_differences(
-    found: Sequence[Difference], now: Mapping[str, Value], present: dict[str, Value]
+    found: Sequence[Difference], now: dict[str, Value], present: dict[str, Value]
 ) -> dict[str, Value]:
     """Return ``present``, a resolved sweep file, with the differences in ``found`` applied; all else in it is kept.
 
