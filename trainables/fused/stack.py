@@ -40,13 +40,13 @@ from trainables.state.registered import unregister_with_owner
 class StackedBatches(NamedTuple):
     """Batches of one chunk for all trials of a stack; trials of one stream get the same batches in the same order."""
 
-    tensors: Any
+    tensors: Any  # the examples of the chunk
     orders: tf.Tensor  # for each stream, an order of the chunk's rows
     count: tf.Tensor  # number of batches
     size: tf.Tensor  # examples in each batch but the last
     seeds: tf.Tensor  # seed of each stream's trials
     numbers: tf.Tensor  # for each stream, the number of its first batch since its trials began
-    first: tf.Tensor  # the place of one trial of each stream
+    first: tf.Tensor  # for each stream, the position in the stack of one of its trials
     of: tf.Tensor  # the stream of each trial
 
 
@@ -54,14 +54,16 @@ class Stack:
     """The variables of a fixed number of trials of one program, in a fixed number of streams, to be trained at once.
 
     Trials of one stream have the same seed and have trained equally long. Creating a stack raises Refused if the
-    program has a `tf.Variable`, of which trials cannot have separate values. Create it under the strategy's scope.
+    program has a `tf.Variable`, of which trials cannot have separate values. Create it under the strategy's scope, and
+    only after the program's own training was traced: otherwise KeyError is raised. All values are 0 until `put`.
     """
 
     def __init__(self, graph: Graph, state: State, live: Live, trials: int, streams: int) -> None:
         self.trials, self.streams = trials, streams
         self.graph = graph
-        self._zeros: dict[bool, dict[str, tf.Tensor]] = {}
-        self.epoch_s = self.trace_s = 0.0  # of its fastest epoch, and of its first trace
+        self._zeros: dict[bool, dict[str, tf.Tensor]] = {}  # for training (True) and evaluation
+        self.epoch_s = self.trace_s = 0.0  # of its fastest epoch, and of its first trace; 0 before
+        # the state is known by raw `tf.Variable`s; a `keras.StatelessScope` only replaces Keras's
         keras_variables = {}
         for v in graph.variables:
             if isinstance(v, keras.Variable):
@@ -75,27 +77,41 @@ class Stack:
             raise Refused(
                 f"{', '.join(strays)} is a tf.Variable, of which several trials cannot have a value each"
             )
+        # the program's variables, in the order of the paths; the positions below are those in this list
         self._variables = [keras_variables[id(state[path].raw)] for path in self._paths]
-        places = {}
-        for place, v in enumerate(self._variables):
-            places[id(v)] = place
+        positions = {}
+        for position, v in enumerate(self._variables):
+            positions[id(v)] = position
         ((update,),) = graph.step.turns  # a compiled model has one turn with one update
-        self._trained = [places[id(v)] for v in graph.changed(update)]
-        self._tables = {places[id(v)] for v in graph.changed_by_rows(update)}
-        self._counts = [places[id(v)] for v in graph.counters if id(v) in places]
+        self._trained_positions = [positions[id(v)] for v in graph.changed(update)]
+        # of trained weights with sparse gradients, such as embeddings
+        self._table_positions = {positions[id(v)] for v in graph.changed_by_rows(update)}
+        self._metric_positions = [positions[id(v)] for v in graph.counters if id(v) in positions]
         generators = random_layers.list_generators(graph.step.networks)
-        self._seeds = {
-            places[id(generator.state)] for generator in generators if id(generator.state) in places
-        }
-        self._values = []
-        for place, v in enumerate(self._variables):
-            self._values.append(self._variable(v.dtype, v.shape, on_host=place in self._seeds))
-        self._numbers = {id(v): self._variable(v.dtype.name, v.shape) for v in live.variables}
-        self._train = tf.function(self._train_all, autograph=False, reduce_retracing=True)
-        self._evaluate = tf.function(self._evaluate_all, autograph=False, reduce_retracing=True)
-        self._read = tf.function(self._read_all, autograph=False)
+        self._seed_positions = set()
+        for generator in generators:
+            if id(generator.state) in positions:
+                self._seed_positions.add(positions[id(generator.state)])
+        # for each of `_variables`, the values of all trials
+        self._stacked = []
+        for position, v in enumerate(self._variables):
+            on_host = position in self._seed_positions
+            self._stacked.append(self._make_variable(v.dtype, v.shape, on_host=on_host))
+        # the values of all trials by the id of a live number's variable
+        self._stacked_numbers = {}
+        for v in live.variables:
+            self._stacked_numbers[id(v)] = self._make_variable(v.dtype.name, v.shape)
+        self._train_graph = tf.function(self._train_all, autograph=False, reduce_retracing=True)
+        self._evaluate_graph = tf.function(self._evaluate_all, autograph=False, reduce_retracing=True)
+        self._read_graph = tf.function(self._read_all, autograph=False)
 
-    def _variable(self, dtype: str, shape: Sequence[int], *, on_host: bool = False) -> tf.Variable:
+    def _make_variable(
+        self, dtype: str, shape: Sequence[int], *, on_host: bool = False
+    ) -> tf.Variable:
+        """Return a new variable of zeros for all trials: ``shape`` with the trials as one more axis in front.
+
+        With ``on_host`` it is in the memory of the CPU.
+        """
         with tf.device("/cpu:0") if on_host else nullcontext():  # kernels take seeds from there
             return tf.Variable(tf.zeros([self.trials, *shape], dtype), trainable=False)
 
@@ -104,24 +120,31 @@ class Stack:
     def put(self, states: Sequence[Arrays], numbers: Sequence[Mapping[int, float]]) -> None:
         """Assign the states and live numbers of all trials, in the order of their places, to the stack's variables.
 
-        Each of ``numbers`` is by the ids of the variables of live numbers. Of several replicas, the first one's values
-        are taken.
+        A place is a trial's position in the stack, and both arguments must have as many elements as the stack has
+        trials. Each of ``numbers`` maps the ids of the variables of live numbers to a trial's values. Of several
+        replicas' values in a state, the first one's are taken. Raises KeyError if a state or numbers lack an entry.
         """
-        for path, variable in zip(self._paths, self._values, strict=True):
+        for path, variable in zip(self._paths, self._stacked, strict=True):
             variable.assign(np.stack([arrays[path][0] for arrays in states]))
-        for key, variable in self._numbers.items():
+        for key, variable in self._stacked_numbers.items():
             variable.assign([each[key] for each in numbers])
 
     def arrays(self, place: int) -> Arrays:
-        """Return the state of one trial of the stack: for each path a tuple of one array, as in a checkpoint."""
+        """Return the state of the trial at position ``place`` of the stack, with live numbers left out.
+
+        It has for each path a tuple of one array, as in a checkpoint.
+        """
         return {
             path: (value[place].numpy(),)
-            for path, value in zip(self._paths, self._values, strict=True)
+            for path, value in zip(self._paths, self._stacked, strict=True)
         }
 
     def states(self) -> list[Arrays]:
-        """Return the states of all trials in the order of their places; each variable is read once."""
-        read = [np.array(value.numpy()) for value in self._values]
+        """Return the states of all trials in the order of their places, each as `arrays` returns it.
+
+        Each variable is read once. The arrays of all trials are parts of the same memory.
+        """
+        read = [np.array(value.numpy()) for value in self._stacked]
         states: list[Arrays] = []
         for place in range(self.trials):
             states.append(
@@ -133,8 +156,10 @@ class Stack:
     def trace(self, train: StackedBatches, validation: StackedBatches | None) -> None:
         """Trace training, evaluation and metrics by running them with zero batches; do nothing if they are traced.
 
-        Without ``validation``, evaluation is not traced. Sets `trace_s` to the seconds that it took. Raises whatever
-        the author's code raises while it is traced, and Refused for operations that have no form for several trials.
+        The number of batches in ``train`` and ``validation`` must be 0. Without ``validation``, evaluation is traced by
+        the first `evaluate`. Sets `trace_s` to the seconds that it took, and resets the metrics of all trials. Raises
+        whatever the author's code raises while it is traced, and Refused for operations that have no form for several
+        trials, or if the model assigns a trained weight while it computes its loss.
         """
         if self.trace_s:
             return
@@ -143,7 +168,7 @@ class Stack:
         if validation is not None:
             self.evaluate(validation, self.zeros(training=False))
         if any(self.graph.step.counts_metrics(training=training) for training in (True, False)):
-            self._read()
+            self._read_graph()
         self.trace_s = time.perf_counter() - began
 
     @unregister_with_owner
@@ -152,29 +177,33 @@ class Stack:
     ) -> Any:
         """Train all trials on ``batches``; return ``sums`` with their losses added, and which trials are finite.
 
-        ``rates`` has shape (batches, trials). Each of ``sums``, and the booleans returned, has shape (trials,); a
-        batch's mean loss is multiplied by its number of examples before it is added.
+        A trial is finite if the losses and gradients of all updates, and its trained weights afterwards, are free of
+        NaN and infinity. ``rates`` has the learning rates, with shape (batches, trials). ``sums`` is not changed. Each
+        sum, and the tensor of booleans, has shape (trials,); a batch's mean loss is multiplied by its number of
+        examples before it is added. All later batches are trained on even if a trial is not finite.
         """
-        return self._train(batches, pad_rates(rates, batches.orders.shape[1]), sums)
+        return self._train_graph(batches, pad_rates(rates, batches.orders.shape[1]), sums)
 
     @unregister_with_owner
     def evaluate(self, batches: StackedBatches, sums: dict[str, tf.Tensor]) -> Any:
-        """Evaluate all trials on the same batches and update their metrics; return ``sums`` with their losses added."""
-        return self._evaluate(batches, sums)
+        """Evaluate all trials on the same batches and update their metrics; return ``sums`` with their losses added.
+
+        Of the orders in ``batches``, the first stream's is used for all. ``sums`` is not changed. Each sum has shape
+        (trials,); a batch's mean is multiplied by its number of examples before it is added.
+        """
+        return self._evaluate_graph(batches, sums)
 
     def reported(
         self, sums: Mapping[str, Any], examples: int, *, training: bool
     ) -> list[dict[str, Any]]:
-        """Return for each trial the losses and metrics of an epoch or a validation of ``examples`` examples.
+        """Return for each trial the losses and metrics of an epoch or a validation of ``examples`` examples, by name.
 
-        ``sums`` has the summed losses of all trials by name, as `train` or `evaluate` returns them. The metrics of all
-        trials are reset.
+        ``sums`` has the summed losses of all trials by name, as `train` or `evaluate` returns them. They are divided by
+        ``examples``, which must not be 0. The metrics of all trials are read and reset, unless the step does not count
+        metrics in training (or in evaluation, if ``training`` is False): then they are left out and stay as they are.
         """
         step = self.graph.step
-        if step.counts_metrics(training=training):
-            read = self._read()
-        else:
-            read = {}
+        read = self._read_graph() if step.counts_metrics(training=training) else {}
         metrics = {}
         for name, value in read.items():
             metrics[name] = np.asarray(value)
@@ -193,7 +222,10 @@ class Stack:
         return reports
 
     def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
-        """Return zeros of shape (trials,) by name, from which the losses are summed over an epoch or a validation."""
+        """Return zeros of shape (trials,) by name, from which the losses are summed over an epoch or a validation.
+
+        They are made at the first call for each value of ``training``; later calls return the same dictionary.
+        """
         if training not in self._zeros:
             zeros = self.graph.zeros(training=training).items()
             self._zeros[training] = {
@@ -206,46 +238,55 @@ class Stack:
     def _train_all(
         self, batches: StackedBatches, rates: tf.Tensor, sums: dict[str, tf.Tensor]
     ) -> Any:
-        """Train on all batches; return the sums of losses, and which trials are finite."""
+        """Train on all batches; return ``sums`` with the losses added, and which trials are finite.
 
-        def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
+        This is the graph of `train`, whose docstring has the details.
+        """
+
+        # i: number of the batch in the chunk
+        def train_batch(
+            i: tf.Tensor, totals: dict[str, tf.Tensor], finite_before: tf.Tensor
+        ) -> tuple[Any, ...]:
             rows = batches.orders[:, i * batches.size : (i + 1) * batches.size]
-            values, finite = self._update(batches, rows, rates[i], batches.numbers + i)
+            losses, finite = self._update(batches, rows, rates[i], batches.numbers + i)
             return (
                 i + 1,
-                self.graph.step.added(totals, values, rows[0]),
-                tf.logical_and(before, finite),
+                self.graph.step.added(totals, losses, rows[0]),
+                tf.logical_and(finite_before, finite),
             )
 
-        on = tf.ones([self.trials], tf.bool)
+        all_true = tf.ones([self.trials], tf.bool)
         _, totals, finite = tf.while_loop(
-            lambda i, *_: i < batches.count, one, (tf.constant(0), sums, on)
+            lambda i, *_: i < batches.count, train_batch, (tf.constant(0), sums, all_true)
         )
         with tf.control_dependencies([finite]):  # read the weights after the loop
             weights = []
-            for place in self._trained:
-                weights.append(tf.identity(self._values[place]))
+            for position in self._trained_positions:
+                weights.append(tf.identity(self._stacked[position]))
         return totals, tf.logical_and(finite, all_finite(weights, by_row=True))
 
     def _update(
         self, batches: StackedBatches, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor
     ) -> Any:
-        """Make one update of all trials; return their losses, with shape (trials,), and which trials are finite.
+        """Make one update of all trials; return their losses by name, and for which trials all numbers are finite.
 
-        ``rows`` has the rows of each stream's batch, ``rate`` each trial's learning rate, and ``number`` the number of
-        each stream's update.
+        Each loss, and the tensor of booleans, has shape (trials,). The numbers that must be finite are losses and
+        gradients; an update with others is applied as well. ``rows`` has the row numbers of each stream's batch,
+        ``rate`` each trial's learning rate, and ``number`` the number of each stream's update since its trials began.
         """
         own = self._list_own_tensors(batches)
         alike = self._list_shared_tensors(batches, rows, number)
         # several streams: each trial has the rows, the seed and the number of its stream
         if not alike:
+            stream_of_trial = batches.of
             own |= {
-                "rows": tf.gather(rows, batches.of),
-                "seed": tf.gather(batches.seeds, batches.of),
+                "rows": tf.gather(rows, stream_of_trial),
+                "seed": tf.gather(batches.seeds, stream_of_trial),
+                "number": tf.gather(number, stream_of_trial),
             }
-            own["number"] = tf.gather(number, batches.of)
         with self._drawing_per_stream(batches):
-            trained = [own["state"][place] for place in self._trained]
+            trained = [own["state"][position] for position in self._trained_positions]
+            # the tape is around the map, see the module
             with (
                 recording_lookups() as lookups,
                 tf.GradientTape(watch_accessed_variables=False) as tape,
@@ -254,6 +295,7 @@ class Stack:
                 shares, state = map_over_trials(
                     functools.partial(self._forward, batches, alike), own
                 )
+                # a trial's weights only affect its own loss, so the sum has the gradients of all
                 total = tf.reduce_sum(shares["loss"])
             gradients = self._gradients(tape, total, trained, lookups)
             own |= {
@@ -265,7 +307,7 @@ class Stack:
             values, finite, state = map_over_trials(
                 functools.partial(self._apply_gradients, alike), own
             )
-        self._assign(state)
+        self._assign_state(state)
         return values, finite
 
     def _gradients(
@@ -273,57 +315,59 @@ class Stack:
     ) -> Any:
         """Return the gradients of all trials for each trained weight, with the trials as the first axis.
 
-        The gradient of a table such as an embedding is a tuple of the rows that were looked up and their indices.
-        Raises Refused if a weight has sparse gradients although no lookup of its rows was found.
+        ``tape`` has recorded the forward pass, ``total`` is the sum of the trials' losses, ``trained`` has the values
+        of the trained weights, and ``lookups`` all lookups of rows in the forward pass. The gradient of a table such as
+        an embedding is a tuple of the rows that were looked up, with shape (trials, rows, ...), and their indices, with
+        shape (trials, rows). Rows that were looked up twice occur twice. Raises Refused if a weight has sparse
+        gradients although no lookup of its rows was found.
         """
-        tables = {}
-        for place, t in zip(self._trained, trained, strict=True):
-            if place in self._tables:
-                tables[place] = t
-        lookups_by_place: dict[int, list[Lookup]] = {}
-        for place, table in tables.items():
-            lookups_by_place[place] = [one for one in lookups if _find_origin(one.table) is table]
-        if missing := [place for place, found in lookups_by_place.items() if not found]:
-            raise Refused(
-                f"rows of {self._variables[missing[0]].path} are trained, and not looked up by themselves"
-            )
-        whole = []
-        for place, t in zip(self._trained, trained, strict=True):
-            if place not in tables:
-                whole.append(t)
-        found = [one.found for of_table in lookups_by_place.values() for one in of_table]
+        whole = []  # weights with dense gradients
+        lookups_of: dict[int, list[Lookup]] = {}  # by the position of a table, those of its rows
+        for position, weight in zip(self._trained_positions, trained, strict=True):
+            if position not in self._table_positions:
+                whole.append(weight)
+                continue
+            lookups_of[position] = [one for one in lookups if _find_origin(one.table) is weight]
+        for position, of_table in lookups_of.items():
+            if not of_table:
+                raise Refused(
+                    f"rows of {self._variables[position].path} are trained, and not looked up by themselves"
+                )
         # Of a table, only the rows that were found are differentiated. The gradients come in the order of the sources.
+        found = [one.found for of_table in lookups_of.values() for one in of_table]
         gradients = iter(tape.gradient(total, [*whole, *found]))
-        dense = {id(t): tf.convert_to_tensor(next(gradients)) for t in whole}
-        rows = {}
-        for place, of_table in lookups_by_place.items():
-            rows[place] = [self._rows(one, next(gradients)) for one in of_table]
-        joined = {}
-        for place, parts in rows.items():
-            joined[place] = tuple(tf.concat(part, 1) for part in zip(*parts, strict=True))
+        dense = {id(weight): tf.convert_to_tensor(next(gradients)) for weight in whole}
+        sparse = {}
+        for position, of_table in lookups_of.items():
+            parts = [self._get_row_gradients(one, next(gradients)) for one in of_table]
+            # join the lookups: rows with rows, indices with indices
+            sparse[position] = tuple(tf.concat(part, 1) for part in zip(*parts, strict=True))
         by_weight: list[Any] = []
-        for place, t in zip(self._trained, trained, strict=True):
-            by_weight.append(joined[place] if place in tables else dense[id(t)])
+        for position, weight in zip(self._trained_positions, trained, strict=True):
+            by_weight.append(sparse[position] if position in sparse else dense[id(weight)])
         return by_weight
 
-    def _rows(self, one: Lookup, gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _get_row_gradients(
+        self, lookup: Lookup, gradient: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return each trial's gradients of the rows that a lookup has read, and the rows' indices in the table.
 
-        The shapes are (trials, rows, ...) and (trials, rows).
+        ``gradient`` is that of `Lookup.found`. The shapes are (trials, rows, ...) and (trials, rows), where rows counts
+        all that a trial has looked up, in as many dimensions as it may be.
         """
-        rows = tf.reshape(gradient, [self.trials, -1, *one.table.shape[2:]])
-        places = tf.cast(one.places, tf.int64)
-        if not one.alike:
-            return rows, tf.reshape(places, [self.trials, -1])
-        return rows, tf.repeat(tf.reshape(places, [1, -1]), self.trials, 0)
+        rows = tf.reshape(gradient, [self.trials, -1, *lookup.table.shape[2:]])
+        indices = tf.cast(lookup.places, tf.int64)
+        if lookup.alike:  # one set of indices for all trials
+            return rows, tf.repeat(tf.reshape(indices, [1, -1]), self.trials, 0)
+        return rows, tf.reshape(indices, [self.trials, -1])
 
     def _forward(
         self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]
     ) -> Any:
-        """Return one trial's losses, and the values of its variables after they were computed.
+        """Return one trial's training losses by name, and the values of all its variables after they were computed.
 
-        ``alike`` has the tensors that all trials share, ``own`` those of this trial. Raises Refused if a trained weight
-        is assigned meanwhile.
+        ``alike`` has the tensors that all trials share, ``own`` those of this trial. The values are in the order of
+        `_variables`; no variable is changed. Raises Refused if a trained weight is assigned meanwhile.
         """
         of_trial = {**own, **alike}
         with self._replacing_variables(of_trial) as scope:
@@ -339,83 +383,92 @@ class Stack:
             state = []
             for v in self._variables:
                 state.append(scope.get_current_value(v))
-        assigned = []
-        for place in self._trained:
+        for position in self._trained_positions:
             # a variable that was not assigned has the same tensor
-            if state[place] is not of_trial["state"][place]:
-                assigned.append(place)
-        if assigned:
-            raise Refused(
-                f"{self._variables[assigned[0]].path} is assigned while the loss is computed"
-            )
+            if state[position] is not of_trial["state"][position]:
+                raise Refused(
+                    f"{self._variables[position].path} is assigned while the loss is computed"
+                )
         return shares, state
 
     def _apply_gradients(self, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
-        """Apply one trial's gradients; return its losses, whether all is finite, and its variables' new values.
+        """Apply one trial's gradients to its values; return its losses, whether all is finite, and all its new values.
 
         ``alike`` has the tensors that all trials share, ``own`` those of this trial, its gradients and losses among
-        them.
+        them. All is finite if losses and gradients are; the gradients are applied in any case. The new values are in
+        the order of `_variables`; no variable is changed.
         """
-        # the states of generators after the forward pass are in "state"
         of_trial = {
             **own,
             **alike,
+            # none: the states of generators after the forward pass are in "state"
             "seeds": {},
         }
         parts = [
             part for optimizer in self.graph.optimizers for part in groups.list_parts(optimizer)
         ]
         with self._replacing_variables(of_trial) as scope, _updating_by_value(parts):
-            shapes = []
-            for place in self._trained:
-                shapes.append(tf.constant([*self._variables[place].shape], tf.int64))
             gradients: list[Any] = []
-            # The gradient of a table is sparse: values, indices and the table's shape.
-            for gradient, shape in zip(of_trial["gradients"], shapes, strict=True):
-                gradients.append((*gradient, shape) if isinstance(gradient, tuple) else gradient)
+            for position, gradient in zip(
+                self._trained_positions, of_trial["gradients"], strict=True
+            ):
+                if isinstance(gradient, tuple):
+                    # of a table: rows and indices; the update also wants the table's shape
+                    shape = tf.constant([*self._variables[position].shape], tf.int64)
+                    gradients.append((*gradient, shape))
+                else:
+                    gradients.append(gradient)
 
-            # Stands in for the forward and backward pass, which are done; so the arguments below are not needed.
-            def known(*_: Any, **__: Any) -> Any:
+            # In place of the forward and backward pass, which are done. Only these need the batch's examples, rows,
+            # seed and number, which therefore are None below.
+            def get_known_gradients(*_: Any, **__: Any) -> Any:
                 return [gradients], of_trial["shares"]
 
-            values, finite = self.graph.update(
-                None, None, of_trial["rate"], None, None, forward=known
+            losses, finite = self.graph.update(
+                None, None, of_trial["rate"], None, None, forward=get_known_gradients
             )
-            return values, finite, [scope.get_current_value(v) for v in self._variables]
+            return losses, finite, [scope.get_current_value(v) for v in self._variables]
 
     def _evaluate_all(
         self, batches: StackedBatches, sums: dict[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
-        """Evaluate all batches; return the sums of losses."""
+        """Evaluate all batches; return ``sums`` with the losses added.
 
-        def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
+        This is the graph of `evaluate`, whose docstring has the details.
+        """
+
+        # i: number of the batch in the chunk
+        def evaluate_batch(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
             rows = batches.orders[0, i * batches.size : (i + 1) * batches.size]
             own = self._list_own_tensors(batches)
             alike = self._list_shared_tensors(batches, rows[None], batches.numbers + i)
+            # several streams: each trial has the seed and the number of its stream
             if not alike:
+                stream_of_trial = batches.of
                 own |= {
-                    "seed": tf.gather(batches.seeds, batches.of),
-                    "number": tf.gather(batches.numbers + i, batches.of),
+                    "seed": tf.gather(batches.seeds, stream_of_trial),
+                    "number": tf.gather(batches.numbers + i, stream_of_trial),
                 }
             alike = {**alike, "rows": rows}  # all streams evaluate the same rows
             with self._drawing_per_stream(batches):
                 values, state = map_over_trials(
                     functools.partial(self._evaluate_one, batches, alike), own
                 )
-            self._assign(state)
+            self._assign_state(state)
             return i + 1, self.graph.step.added(totals, values, rows)
 
         totals: dict[str, tf.Tensor] = tf.while_loop(
-            lambda i, _: i < batches.count, one, (tf.constant(0), sums)
+            lambda i, _: i < batches.count, evaluate_batch, (tf.constant(0), sums)
         )[1]
         return totals
 
     def _evaluate_one(
         self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]
     ) -> Any:
-        """Return one trial's losses in evaluation, and the values of its variables afterwards.
+        """Return one trial's losses in evaluation by name, and the values of all its variables afterwards.
 
-        ``alike`` has the tensors that all trials share, ``own`` those of this trial.
+        ``alike`` has the tensors that all trials share, ``own`` those of this trial. The values are in the order of
+        `_variables`; no variable is changed.
         """
         of_trial, graph = {**own, **alike}, self.graph
         with self._replacing_variables(of_trial) as scope:
@@ -432,54 +485,51 @@ class Stack:
 
     def _read_all(self) -> dict[str, tf.Tensor]:
         """Return the metrics of all trials by name, with the trials as the first axis, and reset them."""
+        metric_variables = [self._variables[position] for position in self._metric_positions]
 
-        def one(values: list[tf.Tensor]) -> dict[str, tf.Tensor]:
-            with keras.StatelessScope(
-                [(self._variables[p], v) for p, v in zip(self._counts, values, strict=True)]
-            ):
+        # of one trial, whose values of the metrics' variables are given
+        def compute_metrics(values: list[tf.Tensor]) -> dict[str, tf.Tensor]:
+            with keras.StatelessScope(list(zip(metric_variables, values, strict=True))):
                 metrics = {}
                 for name, value in self.graph.step.metrics().items():
                     metrics[name] = tf.identity(value)
                 return metrics
 
-        def anew(values: list[tf.Tensor]) -> list[tf.Tensor]:
-            with keras.StatelessScope(
-                [(self._variables[p], v) for p, v in zip(self._counts, values, strict=True)]
-            ) as scope:
+        # of one trial: the values that the same variables have after a reset
+        def reset_metrics(values: list[tf.Tensor]) -> list[tf.Tensor]:
+            with keras.StatelessScope(list(zip(metric_variables, values, strict=True))) as scope:
                 for metric in self.graph.model.metrics:
                     metric.reset_state()
-                counts = []
-                for place in self._counts:
-                    counts.append(scope.get_current_value(self._variables[place]))
-                return counts
+                return [scope.get_current_value(variable) for variable in metric_variables]
 
         counted = []
-        for place in self._counts:
-            counted.append(tf.convert_to_tensor(self._values[place]))
-        results: dict[str, tf.Tensor] = map_over_trials(one, counted)
+        for position in self._metric_positions:
+            counted.append(tf.convert_to_tensor(self._stacked[position]))
+        results: dict[str, tf.Tensor] = map_over_trials(compute_metrics, counted)
         # reset the counts only after they were read
         with tf.control_dependencies(list(results.values())):
-            for place, value in zip(self._counts, map_over_trials(anew, counted), strict=True):
-                self._values[place].assign(value)
+            fresh = map_over_trials(reset_metrics, counted)
+            for position, value in zip(self._metric_positions, fresh, strict=True):
+                self._stacked[position].assign(value)
         return results
 
     # ---- the values of one trial
 
     @property
-    def _shared(self) -> set[int]:
-        """The positions of the variables that all trials share: seed states if there is one stream, otherwise none."""
+    def _shared_positions(self) -> set[int]:
+        """The positions in `_variables` of those that all trials share: seed states if there is one stream, or none."""
         if self.streams == 1:
-            return self._seeds
+            return self._seed_positions
         return set()
 
     def _list_own_tensors(self, batches: StackedBatches) -> dict[str, Any]:
         """Return variables ("state") and live numbers ("numbers") of all trials, with the trials as the first axis."""
         state = []
-        for value in self._values:
+        for value in self._stacked:
             state.append(tf.convert_to_tensor(value))
         return {
             "state": state,
-            "numbers": [tf.convert_to_tensor(v) for v in self._numbers.values()],
+            "numbers": [tf.convert_to_tensor(v) for v in self._stacked_numbers.values()],
         }
 
     def _list_shared_tensors(
@@ -487,18 +537,24 @@ class Stack:
     ) -> dict[str, Any]:
         """Return the tensors that all trials share if there is one stream; otherwise {}.
 
-        They are "rows", "seed", "number" (of the update) and "seeds", the states of seed generators by position.
+        ``rows`` has the row numbers of each stream's batch, and ``number`` the number of each stream's update or
+        batch. The result has those of the only stream under "rows" and "number", its seed under "seed", and under
+        "seeds" the states of seed generators, by their positions in `_variables`.
         """
         if self.streams > 1:
             return {}
         seeds = {}
-        for place in self._shared:
-            seeds[place] = tf.convert_to_tensor(self._values[place])[0]
+        for position in self._shared_positions:
+            # the first trial's, which is the same for all
+            seeds[position] = tf.convert_to_tensor(self._stacked[position])[0]
         return {"rows": rows[0], "seed": batches.seeds[0], "number": number[0], "seeds": seeds}
 
     @contextmanager
     def _drawing_per_stream(self, batches: StackedBatches) -> Iterator[None]:
-        """Make trials of one stream share their random numbers inside the block, if there are several streams."""
+        """Make trials of one stream share their random numbers inside the block, if there are several streams.
+
+        With one stream nothing is done: its seeds are shared tensors, from which numbers are drawn once for all.
+        """
         if self.streams == 1:
             yield
         else:
@@ -509,21 +565,24 @@ class Stack:
     def _replacing_variables(self, values: Mapping[str, Any]) -> Iterator[keras.StatelessScope]:
         """Replace all variables and live numbers by one trial's values inside the block.
 
-        ``values`` has the variables under "state", those of them that all trials share under "seeds", and the live
-        numbers under "numbers".
+        ``values`` has the values of `_variables` under "state", and the live numbers under "numbers". What it has under
+        "seeds", by the position of a variable, is used in place of the value under "state"; that key may be missing.
+        Yields the scope, which knows the values that variables are assigned inside the block.
         """
+        shared = values.get("seeds", {})
         state = []
-        for place, value in enumerate(values["state"]):
-            state.append(values.get("seeds", {}).get(place, value))
-        numbers = dict(zip(self._numbers, values["numbers"], strict=True))
+        for position, value in enumerate(values["state"]):
+            state.append(shared.get(position, value))
+        numbers = dict(zip(self._stacked_numbers, values["numbers"], strict=True))
         with (
             _Values(list(zip(self._variables, state, strict=True))) as scope,
             replacing_values(numbers),
         ):
             yield scope
 
-    def _assign(self, state: Sequence[tf.Tensor]) -> None:
-        for variable, value in zip(self._values, state, strict=True):
+    def _assign_state(self, state: Sequence[tf.Tensor]) -> None:
+        """Assign the values of all variables, with the trials as the first axis, to the stack's variables."""
+        for variable, value in zip(self._stacked, state, strict=True):
             variable.assign(value)
 
 
@@ -535,12 +594,16 @@ def _find_origin(tensor: tf.Tensor) -> tf.Tensor:
 
 
 class _Values(keras.StatelessScope):
-    """A scope in which variables have other values; as with variables, no gradient flows through assigned values."""
+    """A scope in which Keras's variables have the given values; no gradient flows through what is assigned inside it.
+
+    It also collects the losses that layers add.
+    """
 
     def __init__(self, state_mapping: Sequence[tuple[keras.Variable, tf.Tensor]]) -> None:
         super().__init__(state_mapping=state_mapping, collect_losses=True)
 
     def add_update(self, update: tuple[keras.Variable, Any]) -> None:
+        """Record what Keras assigns to a variable: ``update`` is the variable and its new value."""
         variable, value = update
         super().add_update((variable, tf.stop_gradient(value)))
 
@@ -550,11 +613,11 @@ def _updating_by_value(optimizers: Sequence[Any]) -> Iterator[None]:
     """Make Keras's optimizers update variables by `assign` inside the block, as its backend-independent code does.
 
     Keras's methods for TensorFlow go through `tf.distribute` instead. This changes the class, and so all optimizers,
-    because some, such as Nadam, extend these methods.
+    because some, such as Nadam, extend these methods. ``optimizers`` are those that will update: inside the block they
+    know their variables even where a `keras.StatelessScope` replaces the values.
     """
-    methods = vars(keras_private.TFOptimizer)
-    distributed = {}
-    for name, method in methods.items():
+    distributed = {}  # the methods to be put back, by name
+    for name, method in vars(keras_private.TFOptimizer).items():
         if name in keras_private.DISTRIBUTED_METHODS:
             distributed[name] = method
     for optimizer in optimizers:
