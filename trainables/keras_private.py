@@ -119,14 +119,15 @@ DISTRIBUTED_METHODS = (
 def flatten_layers(layer: Any, *, include_self: bool = True, recursive: bool = True) -> list[Any]:
     """Return the layers within a layer or model, each once and outer ones first, beginning with itself.
 
-    Without ``include_self``, itself is left out; without ``recursive``, the layers inside others are.
+    A layer that contains others is followed by all of these. Without ``include_self``, ``layer`` itself is left out.
+    Without ``recursive``, only the layers that it directly contains are returned.
     """
     layers: list[Any] = layer._flatten_layers(include_self, recursive)
     return layers
 
 
 def has_functional_call(model: Any) -> bool:
-    """Return whether a model is functional, and its class does not override `call`."""
+    """Return whether a model is functional, and its class does not override `call`; False for a Sequential model."""
     return isinstance(model, Functional) and type(model).call is Functional.call
 
 
@@ -143,7 +144,7 @@ def nodes_by_depth(model: Any) -> dict[int, list[Any]]:
 
 
 def producer_of(tensor: Any) -> Any:
-    """Return the operation or layer that a symbolic tensor comes from."""
+    """Return the operation or layer that a symbolic tensor comes from; a Keras input's is its `InputLayer`."""
     return tensor._keras_history.operation
 
 
@@ -160,30 +161,34 @@ def set_mask(tensor: Any, mask: Any) -> None:
 def layer_losses(layer: Any) -> Iterable[Any]:
     """Return the losses that a layer itself (not the layers inside it) has added since Keras last cleared them.
 
-    Keras clears the losses of a model and of all its layers whenever the model is called.
+    Keras clears the losses of a model and of all its layers whenever the model is called. The result is Keras's own
+    list, not a copy.
     """
     losses: Iterable[Any] = layer._losses
     return losses
 
 
 def replace_layer_losses(layer: Any, losses: Any) -> None:
-    """Replace the list in which a layer collects what it adds to the loss."""
+    """Make ``losses`` the list in which a layer itself (not the layers inside it) collects what it adds to the loss."""
     layer._losses = losses
 
 
 def moments_of(layer: Any) -> Callable[..., Any]:
-    """Return the method by which batch normalization computes mean and variance."""
+    """Return the method by which a layer of batch normalization computes mean and variance.
+
+    It is the replacement if `replace_moments` was called.
+    """
     moments: Callable[..., Any] = layer._moments
     return moments
 
 
 def replace_moments(layer: Any, moments: Callable[..., Any]) -> None:
-    """Replace the method by which batch normalization computes mean and variance."""
+    """Make ``moments`` the method by which this layer of batch normalization computes mean and variance."""
     layer._moments = moments
 
 
 def reduction_axes(layer: Any) -> Any:
-    """Return the axes over which batch normalization takes its statistics."""
+    """Return the axes over which a built layer of batch normalization takes its statistics, as a list."""
     return layer._reduction_axes
 
 
@@ -193,27 +198,34 @@ def reduction_axes(layer: Any) -> Any:
 def compute_loss(
     model: Any, x: Any, y: Any, predicted: Any, sample_weight: Any, *, training: bool
 ) -> Any:
-    """Return a model's loss; works also if the model's own `compute_loss` has no argument ``training``."""
+    """Return the total loss of a batch as the model's `compute_loss` returns it, with what layers add to the loss.
+
+    An author's own `compute_loss` is called without ``training`` if it has no such argument.
+    """
     return model._compute_loss(x, y, predicted, sample_weight, training=training)
 
 
 def compiled_loss(model: Any) -> Any:
-    """Return the container of a model's compiled losses; None if it was compiled without."""
+    """Return the container of a model's compiled losses; None if it was compiled without, or never."""
     return model._compile_loss
 
 
 def flat_losses(compiled: Any) -> Any:
-    """Return the entries of compiled losses, one for each output; None if they are not built."""
+    """Return the entries of compiled losses: for each output, one for each of its losses; None before they are built.
+
+    Each is a named tuple of ``path`` (of the output), ``loss``, ``loss_weight`` and ``name``. ``compiled`` is what
+    `compiled_loss` has returned. Outputs without a loss have no entry.
+    """
     return compiled._flat_losses
 
 
 def set_flat_losses(compiled: Any, entries: list[Any]) -> None:
-    """Replace the entries of compiled losses."""
+    """Replace the entries of compiled losses, which are tuples as `flat_losses` returns them."""
     compiled._flat_losses = entries
 
 
 def has_compiled_metrics(model: Any) -> bool:
-    """Return whether a model was compiled with metrics."""
+    """Return whether a model was compiled with metrics, weighted or not; the loss is none of them."""
     return model._compile_metrics is not None
 
 
@@ -232,14 +244,17 @@ def marking_unasked_jit() -> Iterator[None]:
     """Make `ChosenByKeras` the ``jit_compile`` of models that are compiled inside the block without a choice of it.
 
     The value "auto", Keras's default, is no choice. Nor is the value in the file of a model that is loaded, which may
-    come from another machine. Outside the block, such values cannot be told from those that an author wrote.
+    come from another machine. Outside the block, such values cannot be told from those that an author wrote. This
+    changes Keras's class of all models, and so holds in all threads.
     """
     from_config = keras.Model.compile_from_config
 
+    # In place of Keras's method, which compiles a loaded model as its file says.
     def compile_unasked(self: Any, config: dict[str, Any]) -> None:
         from_config(self, {name: value for name, value in config.items() if name != "jit_compile"})
 
     trainer_class: Any = _trainer.Trainer
+    # Keras calls this method only for "auto"
     resolve = trainer_class._resolve_auto_jit_compile
     trainer_class._resolve_auto_jit_compile = lambda self: ChosenByKeras()
     trainer_class.compile_from_config = compile_unasked
@@ -251,25 +266,30 @@ def marking_unasked_jit() -> Iterator[None]:
 
 
 def mark_uncompiled(model: Any) -> None:
-    """Make a model count as never compiled."""
+    """Make Keras's `fit` and `evaluate` take a model for one that was never compiled; what `compile` has set stays."""
     model.compiled = False
 
 
 def build_symbolically(model: Any, batch: tuple[Any, ...]) -> None:
-    """Create all variables of model, optimizer, loss and metrics without computing anything.
+    """Create the variables of model, optimizer, loss and metrics that do not exist yet, without computing anything.
 
-    ``batch`` is (x,), (x, y) or (x, y, sample_weight).
+    ``batch`` is (x,), (x, y) or (x, y, sample_weight), of which only shapes and types matter. If the model's `call`
+    raises an error, ValueError is passed on, and RuntimeError is raised for any other.
     """
     model._symbolic_build(data_batch=batch)
 
 
 def replace_symbolic_build(model: Any, build: Callable[..., None]) -> None:
-    """Replace the method by which `fit` and `evaluate` build a model."""
+    """Replace the method by which `fit` and `evaluate` build this model; see `build_symbolically`."""
     model._symbolic_build = build
 
 
 def replace_loss_aggregation(model: Any, aggregate: Callable[[Any], Any]) -> None:
-    """Replace the method that weighs what a layer adds to the loss by the number of replicas."""
+    """Replace the method by which a model makes one number of what a layer has added to the loss.
+
+    ``aggregate`` is called with the tensor that was added. Keras's own method sums it, and divides it by the number of
+    replicas.
+    """
     model._aggregate_additional_loss = aggregate
 
 
@@ -277,17 +297,26 @@ def replace_loss_aggregation(model: Any, aggregate: Callable[[Any], Any]) -> Non
 
 
 def replace_gradient_sum(optimizer: Any, summed: Callable[..., Any]) -> None:
-    """Replace the method by which an optimizer sums gradients over replicas."""
+    """Replace the method by which this optimizer sums gradients over replicas.
+
+    ``summed`` is called with pairs of gradient and variable, and returns such pairs.
+    """
     optimizer._all_reduce_sum_gradients = summed
 
 
 def clip_gradients(optimizer: Any, gradients: list[Any]) -> Any:
-    """Return gradients as an optimizer's own settings clip them; unchanged if it has none."""
+    """Return gradients as an optimizer's own settings clip them; the same list if it has none.
+
+    The settings are ``clipnorm``, ``global_clipnorm`` and ``clipvalue``. A gradient that is None stays None.
+    """
     return optimizer._clip_gradients(gradients)
 
 
 def given_learning_rate(optimizer: Any) -> Any:
-    """Return the rate or the schedule that an optimizer was created with."""
+    """Return the learning rate that an optimizer was given, before any schedule is evaluated.
+
+    It is the schedule or function itself. In place of a number, it is the Keras variable that has the present rate.
+    """
     return optimizer._learning_rate
 
 
@@ -298,7 +327,7 @@ def decay_rule(optimizer: Any) -> Callable[[Any], bool]:
 
 
 def optimizer_variables(optimizer: Any) -> Sequence[Any]:
-    """Return the trainable weights that an optimizer was built for; empty before."""
+    """Return the trainable weights that an optimizer was built for, not its own variables; empty before."""
     variables: Sequence[Any] = getattr(optimizer, "_trainable_variables", ())
     return variables
 
@@ -317,13 +346,17 @@ def strategy_of(optimizer: Any) -> Any:
 def fix_variable_keys(optimizer: Any) -> None:
     """Make an optimizer know the keys of its Keras variables even where a `keras.StatelessScope` replaces their values.
 
-    It then knows only the variables that it has now. Any other object raises KeyError, and so does the TensorFlow
-    variable within one of them.
+    The key of a variable is that under which the optimizer keeps what belongs to it. The optimizer then knows only the
+    variables that it has now, the trained weights and its own. Any other object raises KeyError in its `_var_key`, and
+    so does the TensorFlow variable within one of them; hence a second call raises KeyError unless
+    `restore_variable_keys` came between. Raises AttributeError if the optimizer is not built.
     """
     variables = (*optimizer._trainable_variables, *optimizer.variables)
     keys = {}
     for variable in variables:
+        # Keras's key of a variable is computed from its value, which a `keras.StatelessScope` replaces.
         keys[id(variable)] = optimizer._var_key(variable._value)
+    # not by `setattr`, which Keras overrides to track attributes
     object.__setattr__(optimizer, "_var_key", lambda variable: keys[id(variable)])
 
 
@@ -336,14 +369,15 @@ def restore_variable_keys(optimizer: Any) -> None:
 
 
 def cast_seed(seed: Any) -> Any:
-    """Return a seed as TensorFlow's stateless kernels take it."""
+    """Return a seed of any integer type as int32, which TensorFlow's stateless kernels take; int32 stays the same."""
     return random_module._cast_seed(seed)
 
 
 def draw_seed(generator: Any) -> Any:
     """Return the next seed of a generator, by the function that Keras's module has at present.
 
-    It may be the one with which `random_layers.replace_random_functions` has replaced Keras's own.
+    Keras's own function also moves the generator on, or makes a seed of an integer. The function may be the one with
+    which `random_layers.replace_random_functions` has replaced Keras's own.
     """
     return random_module.draw_seed(generator)
 
@@ -360,7 +394,8 @@ def noise_shape(inputs: Any, shape: Any) -> Any:
 def random_replaced(generator: Any) -> Iterator[None]:
     """Let Keras draw the seeds of initializers and layers from ``generator`` inside the block.
 
-    It takes the place of Python's module `random`, of which Keras calls `randint`.
+    It takes the place of Python's module `random`, of which Keras calls `randint`, in all threads. Only seeds that the
+    author does not give are drawn.
     """
     before = _seed_generator.python_random
     _seed_generator.python_random = generator
@@ -378,30 +413,33 @@ def clearing_names_alone() -> Iterator[None]:
     """Restrict Keras's `clear_session` to resetting the names of layers inside the block.
 
     Its full effect would drop the strategy's scope, the trial's dtype policy and generators, and the kernels of earlier
-    trials. As an author may have imported it by name, this replaces the functions that it looks up at each call.
+    trials. As an author may have imported it by name, this replaces the functions that it looks up at each call, for
+    all threads. So `tf.compat.v1.reset_default_graph` by itself has no effect inside the block, either.
     """
     graphs: Any = tf.compat.v1
     eager = tensorflow_private.eager_context()
+    # where Keras keeps all that is global, among it the names of layers
     trackers = _global_state.GLOBAL_STATE_TRACKER, _global_state.GLOBAL_SETTINGS_TRACKER
-    reset = graphs.reset_default_graph
+    reset_graph = graphs.reset_default_graph
     # None, if no outer block has replaced the class's method
     own_method = vars(eager).get("clear_kernel_cache")
 
-    def put_back() -> None:
+    def put_trackers_back() -> None:
         # `clear_session` has made new trackers before it calls this. After another call, there is nothing to put back.
         if _global_state.GLOBAL_STATE_TRACKER is not trackers[0]:
             _global_state.GLOBAL_STATE_TRACKER, _global_state.GLOBAL_SETTINGS_TRACKER = trackers
             reset_uids()
 
-    def leave() -> None:
+    def keep_kernels() -> None:
         pass
 
-    graphs.reset_default_graph = put_back
-    eager.clear_kernel_cache = leave
+    # `clear_session` calls these two, one after the other
+    graphs.reset_default_graph = put_trackers_back
+    eager.clear_kernel_cache = keep_kernels
     try:
         yield
     finally:
-        graphs.reset_default_graph = reset
+        graphs.reset_default_graph = reset_graph
         if own_method is None:
             del eager.clear_kernel_cache
         else:

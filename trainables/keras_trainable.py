@@ -32,16 +32,21 @@ class KerasTrainable(Author):
 
     @property
     def example(self) -> tuple[Any, ...]:
-        """Return the first training example, as a batch of one.
+        """Return the first training example, as a batch of one: (x,), (x, y) or (x, y, sample_weight).
 
-        A program that was made with it serves only trials with the same example.
+        It can be read once `data` was called; before, AttributeError is raised. A program whose making reads it serves
+        only trials with the same example.
         """
         session_of(self).example_read = True
         return self.first_example
 
     @property
     def some_targets(self) -> Any:
-        """Return the targets of the first training examples; see `Author.some_targets`."""
+        """Return the targets of the first training examples, some megabytes of them; None if there are no targets.
+
+        Of a stream, they are those of one example. A program whose making reads them serves only trials with the same
+        targets. They can be read once `data` was called; before, AttributeError is raised.
+        """
         session_of(self).targets_read = True
         return self._some_targets
 
@@ -51,35 +56,45 @@ class KerasTrainable(Author):
 
     @property
     def trial_number(self) -> int:
-        """Return the number of the trial, for example to name a file.
+        """Return the number of the present trial, for example to name a file.
 
-        It can be read in `callbacks` and in the hooks of trials and epochs. Raises RuntimeError while data, a model or
-        a step is made, because other trials will also use these.
+        It can be read in `callbacks` and in the hooks of trials and epochs. Raises RuntimeError before the first trial
+        and while data, a model or a step is made or traced, because other trials will also use these.
         """
         return session_of(self).number
 
     def stop(self, reason: str) -> None:
         """End the trial as completed after the present epoch; to be called in `on_epoch_end`.
 
-        `train` then raises Stopped with ``reason``.
+        This returns as usual; `train` later raises Stopped with ``reason``, or with a standard text if it is empty.
+        Raises RuntimeError before the first trial has begun.
         """
         session_of(self).stop(reason)
 
     def scale_rate(self, factor: float) -> None:
         """Multiply the learning rates of all later epochs by ``factor``; to be called in `on_epoch_end`.
 
-        Raises Refused if the loop does not set the learning rate.
+        Factors of several calls are multiplied. Raises Refused if the loop does not set the learning rate, as with a
+        schedule of the optimizer's own, and RuntimeError before the first trial has begun.
         """
         session_of(self).scale_rate(factor)
 
     # ---- without a sweep: the methods of `TrialSession`
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
-        """Wait until all ranks have joined the trial."""
+        """Connect to the other ranks, those in ``devices.ranks``, and wait until all of them are connected.
+
+        With parameter servers, all ranks but 0 only start their server, and return at once. ``training`` is the
+        ``training`` block of a sweep file. Raises DeviceError if the devices cannot be used as asked, and
+        NewProcessNeeded if this process already has others.
+        """
         session_of(self).join(devices, training)
 
     def leave(self, reason: str) -> None:
-        """Stop waiting for the other ranks, and tell them the reason."""
+        """Abort what this process does together with the other ranks, and tell them the reason.
+
+        Errors are ignored. It may be called from any thread, such as while another one waits in `join`.
+        """
         session_of(self).leave(reason)
 
     def begin(self, assignment: Assignment) -> None:
@@ -92,19 +107,25 @@ class KerasTrainable(Author):
     def train(self, report: Report) -> None:
         """Train until the trial is finished or ``report``, which is called after each epoch, returns False.
 
-        After False, a further call continues the trial. Raises Diverged if a number becomes NaN or infinite, and
-        Stopped if the author's code ends the trial.
+        All phases are trained. A trial is finished by its epochs, minutes or patience. After False, a further call
+        continues it. Raises Diverged if a loss, a gradient or a weight becomes NaN or infinite, Stopped if the author's
+        code ends the trial, Refused if the next phase does not fit, and RuntimeError before the first trial has begun.
         """
         session_of(self).train(report)
 
     def save(self, folder: Path) -> Callable[[], None]:
-        """Copy the state of the trial and return a function that writes it into ``folder`` as a checkpoint."""
+        """Copy the state of the trial and return a function that writes it into ``folder`` as a checkpoint.
+
+        The folder must exist. The function can be called in any thread. Tables on parameter servers are written before
+        this returns. Raises RuntimeError before the first trial has begun.
+        """
         return session_of(self).save(folder)
 
     def restore(self, folder: Path) -> int:
         """Restore the present trial from the checkpoint in ``folder``; return the number of epochs trained.
 
-        Raises CheckpointError if the checkpoint is damaged or does not fit, and OtherData if the data has changed.
+        `begin` must have been called for the same trial. Also restores the author's ``memory``. Raises CheckpointError
+        if the checkpoint is damaged or does not fit, and OtherData if the data has changed.
         """
         return session_of(self).restore(folder)
 
@@ -119,15 +140,17 @@ class KerasTrainable(Author):
     def trained_model(self) -> keras.Model:
         """Return a new model, made by `model` without what training adds, with the weights used for validation.
 
-        If the trial averages weights, these are the averages. A frozen model of `features` is put in front. Raises
-        NotExportable if the new model cannot take over the weights.
+        The trial itself does not change. If it averages weights, these are the averages. A frozen model of `features`
+        is put in front. Raises NotExportable if the new model cannot take over the weights.
         """
         return session_of(self).trained_model()
 
     def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
-        """Write the model into ``folder`` as keras, saved_model or onnx, and check the files' predictions.
+        """Write the model into ``folder`` in each of ``formats``, and check the predictions of the files.
 
-        Raises NotExportable if a format is not available or cannot be written, or a file predicts something else.
+        The formats are ``keras``, ``saved_model`` and ``onnx``. The model is that of `trained_model`; a fresh process
+        loads the files and compares what they predict, unless the model draws random numbers. Raises NotExportable if a
+        format is not available or cannot be written, or a file predicts something else.
         """
         return session_of(self).export(folder, formats)
 
@@ -143,9 +166,10 @@ class KerasTrainable(Author):
 def session_of(trainable: KerasTrainable) -> TrialSession:
     """Return the session that trains this object.
 
-    It is created at the first use, so that the `__init__` of a subclass need not call that of `KerasTrainable`.
+    It is created at the first use and kept as the attribute ``_session``, so that the `__init__` of a subclass need not
+    call that of `KerasTrainable`.
     """
     if "_session" not in vars(trainable):
-        trainable.__trainable__(trainable)
+        trainable.__trainable__(trainable)  # `TrialSession` sets the attribute
     session: TrialSession = vars(trainable)["_session"]
     return session
