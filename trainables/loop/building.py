@@ -38,11 +38,12 @@ def build_model(
 ) -> keras.Model:
     """Return the author's model with the initial weights of a trial, and with the layers frozen that ``hp`` freezes.
 
-    Seeds `random` and `np.random` with ``seed``. A frozen model from `features` whose outputs are not cached is put in
-    front by ``joined(frozen, model, inputs)``, by default `features.join_models`. A model whose own `train_step`
-    creates its weights is returned without them and without frozen layers, see `make_weights_by_step`. A Sequential
-    model accepts batches of any size. Raises TypeError if `model` returns anything but a `keras.Model`, ValueError for
-    a wrong ``frozen_layers``, and Refused if the models cannot be joined.
+    Seeds `random` and `np.random` with ``seed`` for the whole process. A frozen model from `features` whose outputs are
+    not cached is put in front by ``joined(frozen, model, inputs)``, by default `features.join_models`. A model without
+    weights is called with symbolic inputs, which creates them. A model whose own `train_step` must create weights is
+    returned without these and without frozen layers, see `make_weights_by_step`. A Sequential model accepts batches of
+    any size. Raises TypeError if `model` returns anything but a `keras.Model`, ValueError for a wrong
+    ``frozen_layers``, Refused if the models cannot be joined, and whatever the author's methods raise.
     """
     # Keras draws the seeds of initializers and random layers from `random`. Seeding TensorFlow as well would empty its
     # kernel cache and cost seconds per trial. The author's own draws come from `random` and `np.random`.
@@ -55,19 +56,19 @@ def build_model(
         raise TypeError(f"model() returned {type(model).__name__}, expected a keras.Model")
     if overrides(author, "features"):
         model = _join_front_model(author, hp, model, joined)
-    if (
+    # A subclassed model, or a Sequential model without an input shape, has no weights before it is called.
+    needs_call_for_weights = (
         not model.built
         and refusals.list_overridden_methods(model, "call")
         and not own_methods.trains_itself(model)
-    ):
-        # A subclassed model, or a Sequential model without an input shape, has no weights before it is called.
-        model(keras_corrections.make_symbolic(author.first_example[0]))
-    elif (
+    )
+    # The default loss depends on the outputs, which this model has only once it is called.
+    needs_call_for_loss = (
         own_methods.lacks_weights(model)
         and isinstance(model, keras.Sequential)
         and type(author).loss is Author.loss
-    ):
-        # the default loss depends on the outputs
+    )
+    if needs_call_for_weights or needs_call_for_loss:
         model(keras_corrections.make_symbolic(author.first_example[0]))
     if isinstance(model, keras.Sequential):
         _free_batch_size(model)
@@ -103,16 +104,16 @@ def _free_batch_size(model: keras.Sequential) -> None:
     """Change the input of a Sequential model, if its batch size is fixed, so that it accepts batches of any size.
 
     Keras fixes it when a model is built by a call with examples or for their shape, although it then trains and
-    predicts with other sizes as well. The layers and their weights stay the same.
+    predicts with other sizes as well. The layers and their weights stay the same. Nothing is done if the model is not
+    built, or if its input has no axes.
     """
     inputs = getattr(model, "inputs", None)  # absent if Keras knows no single shape of them
-    # there is no batch axis, or its size is free already
-    if not inputs or inputs[0].shape[:1] in (
-        (),
-        (None,),
-    ):
+    if not inputs:
         return
-    # Last layer first. `model.layers` leaves out the InputLayer, which is popped as well.
+    batch_axis = inputs[0].shape[:1]  # () for an input without axes
+    if batch_axis in ((), (None,)):
+        return
+    # Take all layers off, the last one first. `model.layers` leaves out the InputLayer, which is popped as well.
     layers = [model.pop(rebuild=False) for _ in range(len(model.layers) + 1)]
     input_layer = layers.pop()
     free_shape = (None, *input_layer.batch_shape[1:])
@@ -134,9 +135,10 @@ def make_weights_by_step(
 ) -> None:
     """Create the weights of a model that only its own `train_step` creates, by tracing that step; freeze its layers.
 
-    Nothing is computed. A model that is not compiled is compiled for the trace with a temporary optimizer and metrics,
-    whose variables are removed from ``record``, and counts as not compiled afterwards. Raises Refused for a model that
-    its own step cannot train, and ValueError for a wrong ``frozen_layers``.
+    No numbers are computed. A model that is not compiled is compiled for the trace with a temporary optimizer and
+    metrics, whose variables are removed from ``record``, and counts as not compiled afterwards. ``record`` also gets
+    the variables that the step creates. Call this inside the strategy's scope. Raises Refused for a model that its own
+    step cannot train, and ValueError for a wrong ``frozen_layers``.
 
     Nothing is done, not even layers are frozen, in three cases, each of which `build_program` refuses later: the author
     has a `train_step`, the model has its own `compile` and is not compiled, or the trial trains on parameter servers.
@@ -160,11 +162,11 @@ def make_weights_by_step(
         optimizer = author.optimizer(hp)
         model.compile(optimizer=optimizer, **own_methods.get_compile_options(author, hp, model))
         first_trace.make_weights(author, hp, model)
-        thrown_away = set()
+        temporary = set()  # ids of the `tf.Variable`s of the temporary optimizer and metrics
         for v in (*optimizer.variables, *model.metrics_variables):
-            thrown_away.add(id(program_variables.unwrap_variable(v)))
+            temporary.add(id(program_variables.unwrap_variable(v)))
         record.created[count_before:] = [
-            raw for raw in record.created[count_before:] if id(raw) not in thrown_away
+            raw for raw in record.created[count_before:] if id(raw) not in temporary
         ]
         keras_private.mark_uncompiled(model)  # otherwise it would seem that `model` has compiled it
     groups.freeze_layers(model, hp)
@@ -173,11 +175,11 @@ def make_weights_by_step(
 def _list_groups(
     author: Author, hp: Hyperparameters, model: keras.Model, read: Container[str], *, own: bool
 ) -> Sequence[groups.Group | groups.Rated]:
-    """Return the author's groups of weights.
+    """Return the groups of weights that are trained in ways of their own: what the author's `groups` returns.
 
-    ``own`` says whether the author's code makes the optimizers, and ``read`` names the hyperparameters that it has
-    read. Layer rates among these are left out, because the author's optimizers use them, unless the author overrides
-    `groups`.
+    ``own`` is True if the optimizer came with the compiled model or with the updates of `train_step`, and ``read``
+    names the hyperparameters that the author's code has read. If ``own`` is True and the author does not override
+    `groups`, the layer rates among these are left out, because the author's optimizers use them.
     """
     if own and not overrides(author, "groups"):
         return groups.read_layer_rates(hp, author.live, model, left_out=read)
@@ -191,21 +193,25 @@ def make_author_parts(
 
     Seeds `random` and `np.random` with ``seed``. Call this inside the strategy's scope, with the trial's precision,
     while ``record`` records variables. If `model` returns a compiled model, its optimizer, loss and metrics are used;
-    if there are groups of weights, the optimizer becomes a `groups.GroupedOptimizer`. Raises what `build_model` raises,
-    Refused if the methods contradict each other, Undecided if there is no default loss, and `origins.StaleVariable` for
-    a model that has a variable of an earlier trial.
+    if there are groups of weights, the optimizer becomes a `groups.GroupedOptimizer`. Nothing is compiled for training
+    yet. Raises what `build_model` and `make_weights_by_step` raise, Refused if the methods contradict each other,
+    Undecided if there is no default loss, and `origins.StaleVariable` for a model that has a variable of an earlier
+    trial.
     """
     keras_corrections.allow_number_conversion()
     count_before = len(record.created)
-    reads: Reads = {}  # what the code that makes the optimizer reads, possibly the learning rate
-    by_author: Reads = {}  # what the author's code for the model and its optimizers reads
+    optimizer_reads: Reads = {}  # what the code that makes the optimizer reads, possibly the learning rate
+    author_reads: Reads = {}  # what the author's code for the model and its optimizers reads
     with (
-        random_layers.replacing_unseeded_draws() as making,
-        keras_corrections.counting_seeds() as seeds,
+        random_layers.replacing_unseeded_draws() as unseeded_draws,
+        keras_corrections.counting_seeds() as keras_seeds,
     ):
-        own_method = type(author).optimizer is not Author.optimizer
+        has_optimizer_method = type(author).optimizer is not Author.optimizer
         # Without an `optimizer` method, an optimizer of the author's may come from `model`, which compiles with it.
-        with hp.recording(by_author), nullcontext() if own_method else hp.recording(reads):
+        with (
+            hp.recording(author_reads),
+            nullcontext() if has_optimizer_method else hp.recording(optimizer_reads),
+        ):
             with keras_private.marking_unasked_jit():
                 model = build_model(author, hp, seed)
             asked_jit = keras_corrections.get_asked_jit(model) if model.compiled else None
@@ -220,66 +226,73 @@ def make_author_parts(
         # A layer that a module made before all trials starts anew in each; one of an earlier trial is refused.
         program_variables.reset_shared_variables(variables.values())
         origins.refuse_stale(variables, record)
-        with hp.recording(reads), hp.recording(by_author):
-            compiled = _get_author_compile_arguments(author, model)
+        with hp.recording(optimizer_reads), hp.recording(author_reads):
+            # None unless `model` has compiled the model
+            compile_arguments = _get_author_compile_arguments(author, model)
             turns = own_methods.list_turns(author, hp, model)
-            optimizer = (compiled or {}).pop("optimizer", None) or own_methods.first_optimizer(
-                turns
-            )
-        read_live = author.live.names  # records such as `by_author` have no live reads
-        # The standard optimizer is not the author's code: what it reads is left out of `by_author`.
-        with hp.recording(reads), hp.recording(by_author) if own_method else nullcontext():
-            own = optimizer is not None or own_method
+            # the optimizer that came with `compile` or with the updates of `train_step`; None if none did
+            optimizer = (compile_arguments or {}).pop("optimizer", None)
+            optimizer = optimizer or own_methods.first_optimizer(turns)
+        live_reads = author.live.names  # records such as `author_reads` have no live reads
+        # The standard optimizer is not the author's code: what it reads is left out of `author_reads`.
+        with (
+            hp.recording(optimizer_reads),
+            hp.recording(author_reads) if has_optimizer_method else nullcontext(),
+        ):
+            own_optimizer = optimizer is not None or has_optimizer_method
             if optimizer is None:
                 make_copy = functools.partial(author.optimizer, hp)
             else:
                 make_copy = None  # an optimizer that came with `compile` or `updates` cannot be made once more
             optimizer = optimizer or author.optimizer(hp)
-        given = _list_groups(author, hp, model, {*by_author, *read_live}, own=make_copy is None)
-        optimizer = groups.combine_optimizers(optimizer, make_copy, model, given)
-        if compiled is None:
+        weight_groups = _list_groups(
+            author, hp, model, {*author_reads, *live_reads}, own=make_copy is None
+        )
+        optimizer = groups.combine_optimizers(optimizer, make_copy, model, weight_groups)
+        if compile_arguments is None:
             options = own_methods.get_compile_options(author, hp, model)
             weighted = author.weighted_metrics(hp, model)
             if weighted is not None:
                 options["weighted_metrics"] = weighted
             loss_weights = author.loss_weights(hp)
         else:
-            options, loss_weights = compiled, {}
+            options, loss_weights = compile_arguments, {}
         # Variables of live numbers have the trial's hyperparameters, not initial values.
         live = set(map(id, author.live.variables))
-        made = tuple(raw for raw in record.created[count_before:] if id(raw) not in live)
+        created = tuple(raw for raw in record.created[count_before:] if id(raw) not in live)
         parts = InitialModel(
             model,
             optimizer,
             options,
             loss_weights,
-            made,
+            created,
             record,
-            tuple(record.created[count_before:count_with_model]),
-            model_constants,
+            created_by_model=tuple(record.created[count_before:count_with_model]),
+            constants=model_constants,
         )
     # An own optimizer follows the loop's rate only if the trial has a learning rate that its code does not read.
-    keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
-    by_itself = own_methods.describe_own_steps(author, model)
-    drew = making.drew or _has_drawn(seed, seeds.given)
+    keeps_rate = own_optimizer and (
+        "learning_rate" in optimizer_reads or "learning_rate" not in hp
+    )
     return AuthorParts(
         author,
         hp,
         parts,
         turns,
-        own,
-        keeps_rate,
-        by_itself,
-        frozenset({*by_author, *read_live}),
-        drew,
-        asked_jit,
+        own_optimizer=own_optimizer,
+        keeps_rate=keeps_rate,
+        by_itself=own_methods.describe_own_steps(author, model),
+        read=frozenset({*author_reads, *live_reads}),
+        drew=unseeded_draws.drew or _has_drawn(seed, keras_seeds.given),
+        jit_compile=asked_jit,
     )
 
 
 def _has_drawn(seed: int, seeds_drawn: int) -> bool:
     """Return whether `random` or `np.random` has drawn numbers since both were seeded with ``seed``.
 
-    The ``seeds_drawn`` seeds that Keras has drawn from `random` do not count.
+    The ``seeds_drawn`` seeds that Keras has drawn from `random` do not count. Seeding either of them with another seed
+    counts as drawing. No state is changed.
     """
     # without a bit generator it would ask the machine for a seed
     fresh = np.random.RandomState(np.random.MT19937(0))
@@ -309,7 +322,8 @@ def make_recipe(
     the hyperparameter ``micro_batches`` says, times ``accumulate``, which is above 1 if the trial ran out of memory
     before. The loss is scaled if the policy ``dtype`` is ``"mixed_float16"``. Raises OutOfMemory if ``accumulate`` is
     above 1 and a batch has not one example for each micro-batch of each replica, and ValueError if ``swa_from`` and
-    ``ema_momentum``, or two kinds of clipping, are both set.
+    ``ema_momentum``, or two kinds of clipping, are both set. Without ``accumulate``, more micro-batches than examples
+    are accepted.
     """
     number = replicas.number
     micro_batches = hp.integer("micro_batches", 1, standard=True)
@@ -333,13 +347,14 @@ def make_recipe(
 
 
 def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
-    """Compile a model and return the program that trains it: by our loop, by `Model.fit` or on parameter servers.
+    """Return the program that trains a model: by our loop, by `Model.fit` or on parameter servers.
 
-    The strategy in ``options`` chooses parameter servers. Otherwise, `Model.fit` trains if ``options.fit`` is True, or
-    if a model has its own steps and a callback has methods for single batches. `Program.compile` must be called before
-    it trains. Call this inside the strategy's scope, with the trial's precision. Raises Refused, NotInFit or NotInScope
-    for a combination of options and methods that cannot be trained, ValueError if a loss weight is for an output
-    without a loss, and OutOfMemory if a batch would have to be cut further on parameter servers.
+    The model is compiled, and its losses and layers are changed as the loop needs them. The strategy in ``options``
+    chooses parameter servers. Otherwise, `Model.fit` trains if ``options.fit`` is True, or if a model has its own steps
+    and a callback has methods for single batches. `Program.compile` must be called before it trains. Call this once for
+    each ``made``, inside the strategy's scope, with the trial's precision. Raises Refused, NotInFit or NotInScope for a
+    combination of options and methods that cannot be trained, ValueError if a loss weight is for an output without a
+    loss, and OutOfMemory if a batch would have to be cut further on parameter servers.
     """
     program = _build_program(made, options)
     program.list_hook_variables = functools.partial(
@@ -349,7 +364,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
 
 
 def _build_program(made: AuthorParts, options: ProgramOptions) -> Program:
-    """Return the program of `build_program` without its `list_hook_variables`."""
+    """Return the program of `build_program`, whose docstring has the details, without its `list_hook_variables`."""
     author = made.author
     parts = made.parts
     recipe = options.recipe
@@ -363,23 +378,11 @@ def _build_program(made: AuthorParts, options: ProgramOptions) -> Program:
     example = intake.trace_example(author.first_example, replicas)
     # `fit` trains a model's own steps as our loop does, so it may be chosen for callbacks that need it.
     fit = options.fit or bool(made.by_itself and options.callbacks.want_batches)
+    # whether steps of Keras, or of the model itself, make the updates
     by_keras_steps = fit or bool(made.by_itself)
     traced_methods = _check_traced_methods(made, options, fit=fit)
     if options.placement.name == PARAMETER_SERVER:
-        if options.callbacks:
-            raise refusals.Refused(
-                "callbacks() returns Keras's callbacks, which cannot steer a model on parameter servers; use "
-                "on_epoch_end()"
-            )
-        if by_keras_steps or traced_methods:
-            what = (
-                "loop: fit"
-                if by_keras_steps
-                else f"{' and '.join(traced_methods)}() of the trainable"
-            )
-            raise refusals.Refused(
-                f"training.strategy is parameter_server, which has a loop of its own without {what}"
-            )
+        _refuse_on_servers(options, traced_methods, by_keras_steps=by_keras_steps)
         _correct_keras(made, options, by_keras_steps=False, fit=False)
         from trainables.loop.served_program import ServedProgram
 
@@ -419,11 +422,34 @@ def _build_program(made: AuthorParts, options: ProgramOptions) -> Program:
     return program
 
 
-def _check_traced_methods(made: AuthorParts, options: ProgramOptions, *, fit: bool) -> list[str]:
-    """Return the names of the author's methods that are traced into our loop's graph.
+def _refuse_on_servers(
+    options: ProgramOptions, traced_methods: Sequence[str], *, by_keras_steps: bool
+) -> None:
+    """Raise Refused if a trial on parameter servers has callbacks, steps of Keras or of the model, or traced methods.
 
-    Raises Refused if the training loop, which is `Model.fit` if ``fit`` is True, would not call one of these methods,
-    or a method of the trial's callbacks.
+    ``traced_methods`` has the names of the author's methods that our loop's graph would call.
+    """
+    if options.callbacks:
+        raise refusals.Refused(
+            "callbacks() returns Keras's callbacks, which cannot steer a model on parameter servers; use "
+            "on_epoch_end()"
+        )
+    if by_keras_steps:
+        what = "loop: fit"
+    elif traced_methods:
+        what = f"{' and '.join(traced_methods)}() of the trainable"
+    else:
+        return
+    raise refusals.Refused(
+        f"training.strategy is parameter_server, which has a loop of its own without {what}"
+    )
+
+
+def _check_traced_methods(made: AuthorParts, options: ProgramOptions, *, fit: bool) -> list[str]:
+    """Return the names of those methods that the author overrides and that our loop traces into its graph.
+
+    These are methods such as `train_step` and `on_train_batch_end`. Raises Refused if the training loop, which is
+    `Model.fit` if ``fit`` is True, would not call one of them or a method of the trial's callbacks.
     """
     traced_methods = [name for name in refusals.TRACED if overrides(made.author, name)]
     refusals.check_methods(traced_methods, options.callbacks, fit=fit)
@@ -469,7 +495,9 @@ def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exa
 
     Compiles the model, creates the variables of its optimizer and metrics, and replaces its losses. The optimizer's own
     averaging of weights is turned off; the graph averages instead. `_correct_keras` must have been called. ``example``
-    is one example after augmentation. Raises Refused if nothing gives a loss.
+    is one example after augmentation, as a batch of one. Raises Refused if nothing gives a loss, NotInScope for
+    variables that were made outside of the strategy's scope, and ValueError if a loss weight is for an output without
+    a loss.
     """
     author = made.author
     parts = made.parts
@@ -496,8 +524,9 @@ def _build_keras_graph(
 ) -> Graph:
     """Return the graph of a model with its own `train_step`, which applies gradients by its optimizer itself.
 
-    Compiles the model. ``example`` is one example after augmentation. Clipping and loss scaling are left to the model's
-    optimizer. Raises NotInFit for options that such a step cannot do, and Refused for a model that it cannot train.
+    Compiles the model. ``example`` is one example after augmentation, as a batch of one. Clipping and loss scaling are
+    left to the model's optimizer. Raises NotInFit for options that such a step cannot do, and Refused for a model that
+    it cannot train.
     """
     from trainables.loop import fit_program
 
@@ -521,18 +550,18 @@ def _build_keras_graph(
 def _get_author_compile_arguments(author: Author, model: keras.Model) -> dict[str, Any] | None:
     """Return the arguments with which the author's `model` has compiled its model, by name; None if it has not.
 
-    They are those of `keras_corrections.get_compile_arguments`. If the model defines its own `compile`, there is only
-    ``optimizer``: the first one among the model's attributes, or None. For other models, raises Refused if the author
-    also overrides `optimizer`, `loss`, `loss_weights`, `metrics` or `weighted_metrics`.
+    They are those of `keras_corrections.get_compile_arguments`, with the optimizer as ``optimizer``. If the model
+    defines its own `compile`, there is only ``optimizer``: the first one among the model's attributes, or None if there
+    is none. For other compiled models, raises Refused if the author also overrides `optimizer`, `loss`, `loss_weights`,
+    `metrics` or `weighted_metrics`.
     """
     if not model.compiled:
         return None
     if refusals.list_overridden_methods(model, "compile"):  # its compile() sets all that it needs
-        return {
-            "optimizer": next(
-                (v for v in vars(model).values() if isinstance(v, keras.optimizers.Optimizer)), None
-            )
-        }
+        for value in vars(model).values():
+            if isinstance(value, keras.optimizers.Optimizer):
+                return {"optimizer": value}
+        return {"optimizer": None}
     kind = type(author)
     both = []
     for name in ("optimizer", "loss", "loss_weights", "metrics", "weighted_metrics"):

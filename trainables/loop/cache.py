@@ -47,15 +47,14 @@ class Structure:
         """Return whether the program of this key can also train a trial with the key ``structure``.
 
         It can if building it again would give the same graph. `environment`, `seen` and the hyperparameters that were
-        read when it was built must be the same, and so must the example and the targets, if they were read. Seeds are
-        not compared. ``hp`` has the trial's hyperparameters.
+        read when it was built must be the same, and so must the example and the targets, if this program's making has
+        read them. Seeds, and all other fields, are not compared. ``hp`` has the trial's hyperparameters.
         """
         alike = self.environment == structure.environment and self.seen == structure.seen
-        read_data_alike = self.example in (None, structure.example) and self.targets in (
-            None,
-            structure.targets,
-        )
-        return alike and read_data_alike and hp.matches_reads(self.reads)
+        # None if the author's methods have not read them
+        example_alike = self.example in (None, structure.example)
+        targets_alike = self.targets in (None, structure.targets)
+        return alike and example_alike and targets_alike and hp.matches_reads(self.reads)
 
 
 class Programs:
@@ -65,6 +64,7 @@ class Programs:
     """
 
     def __init__(self) -> None:
+        # the least recently used one first
         self._held: list[tuple[Structure, Program]] = []
         self._shares: dict[int, float] = {}  # of the room, by the id of the program
 
@@ -74,9 +74,9 @@ class Programs:
     def find(self, wanted: Structure, hp: Hyperparameters) -> tuple[Structure, Program] | None:
         """Return the key and the program of an entry that fits a trial; None if none fits.
 
-        ``wanted`` is the trial's key, and ``hp`` its hyperparameters. Programs that are `spent` are removed from
-        the cache, and those that need a live number which the trial does not have do not fit. The program that is
-        returned becomes the most recently used one.
+        ``wanted`` is the trial's key, and ``hp`` its hyperparameters. See `Structure.fits` for what fits; a program
+        that needs a live number which the trial does not have does not fit. Of several, it is the least recently used
+        one, which becomes the most recently used one. Programs that are `spent` are removed from the cache first.
         """
         spent = [program for _, program in self._held if program.spent]
         for program in spent:
@@ -94,13 +94,14 @@ class Programs:
     def add(self, structure: Structure, program: Program, share: float = 0.0) -> None:
         """Add a program as the most recently used one, and drop the least recently used others if there is no room.
 
-        ``share`` is the fraction of the room that the program takes; at least `LEAST` is counted. Others are dropped
-        until all shares add up to at most 1, or only the new program is left.
+        ``share`` is the fraction of the room that the program takes, as `compute_share_of_room` returns it; at least
+        `LEAST` is counted. Others are dropped until all shares add up to at most 1, or only the new program is left.
         """
         self._held.append((structure, program))
         self._shares[id(program)] = max(share, LEAST)
         # the first program is the least recently used
         while len(self._held) > 1 and sum(self._shares.values()) > 1:
+            # no name for the program, which would keep it in memory
             del self._shares[id(self._held.pop(0)[1])]
             gc.collect()  # models and graphs are reference cycles
 
@@ -120,7 +121,10 @@ _STATM = Path("/proc/self/statm")
 
 
 def measure_used_bytes(placement: Placement) -> dict[str, float]:
-    """Return the bytes in use now: by this process under ``host``, and by TensorFlow under each GPU's name."""
+    """Return the bytes in use now: by this process under ``host``, and by TensorFlow under each GPU's name.
+
+    The names are those in ``placement``. Memory that TensorFlow has reserved and does not use is not counted.
+    """
     if placement.on_gpu:
         gpus = placement.devices
     else:
@@ -131,9 +135,10 @@ def measure_used_bytes(placement: Placement) -> dict[str, float]:
 def compute_room(placement: Placement, devices: Devices) -> dict[str, float]:
     """Return the bytes that all programs may use together: by ``host``, and by the name of each GPU of ``placement``.
 
-    ``devices`` are those of the trial. Programs may take 25% of the host's memory, in proportion to the trial's CPUs,
-    and 40% of each GPU's memory or, if the trial has a fraction of one GPU, of this fraction. A memory of unknown size
-    is left out.
+    ``devices`` are those of the trial. Programs may take 25% of the memory of this machine (or its container), in
+    proportion to the trial's part of its CPUs, and 40% of each GPU's memory or, if the trial has a fraction of one GPU,
+    of this fraction. A memory of unknown size is left out, and so are all GPUs if NVML reports another number of them
+    than ``placement`` has.
     """
     found = {}
     memory = memory_bytes()
@@ -148,7 +153,7 @@ def compute_room(placement: Placement, devices: Devices) -> dict[str, float]:
 def _read_gpu_sizes(placement: Placement) -> dict[str, float]:
     """Return the bytes of memory of each GPU of known size, by its name in ``placement``.
 
-    Empty if NVML does not report as many GPUs as ``placement`` has.
+    Empty if NVML cannot be used, or does not report as many GPUs as ``placement`` has.
     """
     from trainables.devices import nvml
 
@@ -168,20 +173,25 @@ def compute_share_of_room(
 ) -> float:
     """Return the largest fraction of the bytes in ``bounds`` by which the memory in use grew on any device.
 
-    ``before`` and ``after`` are results of `measure_used_bytes`, and ``bounds`` one of `compute_room`. Negative if
-    memory was freed on all devices; 0 if there are no bounds. Raises ZeroDivisionError for a bound of 0.
+    ``before`` and ``after`` are results of `measure_used_bytes`, and ``bounds`` one of `compute_room`. The host counts
+    as a device. Negative if memory was freed on all devices; 0 if there are no bounds. Raises ZeroDivisionError for a
+    bound of 0, and KeyError for a bound of a device that was not measured.
     """
     return max(
-        ((after[place] - before[place]) / bound for place, bound in bounds.items()), default=0.0
+        ((after[device] - before[device]) / bound for device, bound in bounds.items()), default=0.0
     )
 
 
 def _measure_gpu_bytes(name: str) -> float:
+    """Return the bytes that TensorFlow uses now on the GPU of this name, such as ``gpu:0``."""
     return float(tf.config.experimental.get_memory_info(name.upper())["current"])
 
 
 def _measure_host_bytes() -> float:
-    """Return the resident bytes that this process shares with no other, or its peak memory if there is no ``/proc``."""
+    """Return the resident bytes of this process without those of files and shared memory.
+
+    If there is no ``/proc``, return the most bytes that were ever resident.
+    """
     if _STATM.exists():
         resident, shared = map(int, _STATM.read_text().split()[1:3])  # in pages
         return float((resident - shared) * os.sysconf("SC_PAGE_SIZE"))
