@@ -78,10 +78,7 @@ class Programs:
         that needs a live number which the trial does not have does not fit. Of several, it is the least recently used
         one, which becomes the most recently used one. Programs that are `spent` are removed from the cache first.
         """
-        spent = [program for _, program in self._held if program.spent]
-        for program in spent:
-            self.remove(program)
-        if spent:
+        if self._remove_spent():
             gc.collect()  # models and graphs are reference cycles
         for held in self._held:
             structure, program = held
@@ -104,6 +101,16 @@ class Programs:
             # no name for the program, which would keep it in memory
             del self._shares[id(self._held.pop(0)[1])]
             gc.collect()  # models and graphs are reference cycles
+
+    def _remove_spent(self) -> bool:
+        """Remove the programs that no other trial can use; return whether there were any.
+
+        Apart from `find`, so that no local name keeps them in memory while garbage is collected.
+        """
+        spent = [program for _, program in self._held if program.spent]
+        for program in spent:
+            self.remove(program)
+        return bool(spent)
 
     def remove(self, program: Program) -> None:
         """Remove a program from the cache; do nothing if it is not there."""

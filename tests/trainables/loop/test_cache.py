@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ class Fake:
 
     live = property(lambda self: self)
     spent = False
+    graph: object = None
 
     def accepts(self, hp: Hyperparameters) -> bool:
         return True
@@ -68,6 +70,17 @@ def test_a_program_that_a_hook_has_spent_is_dropped() -> None:
     spent.spent = True
     assert programs.find(Structure(()), Hyperparameters({})) is None
     assert len(programs) == 1
+
+
+def test_the_memory_of_a_spent_program_is_free_before_another_is_built() -> None:
+    programs, spent = Programs(), Fake()
+    spent.graph = spent  # a reference cycle, as models and graphs are
+    known = weakref.ref(spent)
+    programs.add(Structure(()), spent)
+    spent.spent = True
+    del spent
+    programs.find(Structure(()), Hyperparameters({}))
+    assert known() is None
 
 
 def test_the_room_of_a_program_is_where_least_is_left() -> None:
