@@ -17,11 +17,12 @@ def correct_networks(
 ) -> None:
     """Check ``networks`` and change them so that a batch gives the same numbers in one part and in several.
 
-    Only models are checked; their outputs become float32. If ``options`` cut a batch into parts, batch normalisation
-    uses the whole batch, and layers collect the losses that they add separately on each replica. Keras's random
-    functions, losses and some operations are replaced for the whole process. ``fit`` is True if Keras's own steps or
-    the models' own steps train. Raises Refused for a model that cannot be trained in this way, and NotInScope for one
-    made outside of the strategy's scope.
+    Of the networks, only those that are models are checked, and get float32 outputs. If ``options`` cut a batch into
+    parts, batch normalisation uses the whole batch, and layers collect the losses that they add separately on each
+    replica; this holds for all networks. Keras's random functions, losses and some operations are replaced for the
+    whole process. ``fit`` is True if Keras's own steps or the models' own steps train, for which less is refused.
+    Raises Refused for a model that cannot be trained in this way, and NotInScope for one made outside of the strategy's
+    scope.
     """
     random_layers.replace_random_functions()
     keras_corrections.keep_loss_means()
@@ -45,9 +46,10 @@ def correct_optimizer(
 ) -> None:
     """Stop an optimizer, and those inside it, from summing gradients over replicas, because the loop has done so.
 
-    Raises Refused if one of them is not supported. With ``fit``, none is changed in this respect, and less is refused.
-    In any case, biases and other variables among ``weights`` with fewer than two dimensions are exempted from weight
-    decay if ``optimizer`` is the trial's, as held by ``parts``, and not made by the author.
+    Raises Refused if one of them is not supported. With ``fit``, which says that steps of Keras or of the model train,
+    none is changed in this respect, and only an own `finalize_variable_values` is refused. In any case, biases and
+    other variables among ``weights`` with fewer than two dimensions are exempted from weight decay if ``optimizer`` is
+    the trial's, as held by ``parts``, and not made by the author.
     """
     for part in groups.list_parts(optimizer):
         refusals.check_finalizing(part)

@@ -35,7 +35,8 @@ def make_variables(model: keras.Model, replicas: Replicas, intake: Intake, examp
     """Create the variables of a compiled model's layers, losses, metrics and optimizers by tracing its `train_step`.
 
     An optimizer among the model's attributes is built for the weights that the step would change by it; if there are
-    none, or if it is built already, it stays as it is. ``example`` is a batch of one.
+    none, or if it is built already, it stays as it is. No numbers are computed. ``example`` is a batch of one. Raises
+    Refused if the step cannot take the data or does not return a dictionary.
     """
     trained = _trace(model, replicas.run, intake, example)
     for optimizer, variables in trained:
@@ -48,8 +49,9 @@ def _trace(
 ) -> list[tuple[keras.optimizers.Optimizer, list[keras.Variable]]]:
     """Trace the model's `train_step` once; return its optimizers, each with the variables that it would change.
 
-    They are the optimizers among the model's attributes, each once. ``run`` calls a function on the replicas, and
-    ``example`` is a batch of one.
+    They are the optimizers among the model's attributes, each once, also those that would change nothing. None is
+    built, and no numbers are computed; but layers, losses and metrics get their variables. ``run`` calls a function on
+    the replicas, and ``example`` is a batch of one. Raises Refused as `make_variables`.
     """
     step = KerasStep(model, "", follows_the_rate=False)  # for a trace, neither argument matters
     found = []
@@ -57,12 +59,12 @@ def _trace(
         if isinstance(value, keras.optimizers.Optimizer):
             found.append(value)
     optimizers = list({id(optimizer): optimizer for optimizer in found}.values())
+    trained = []
     with ExitStack() as stack:
-        trained = []
         for optimizer in optimizers:
             trained.append((optimizer, stack.enter_context(recording_trained(optimizer, model))))
         trace_shapes(functools.partial(step.evaluate, training=True), run, intake, example)
-    return trained  # whose lists are filled when the stack is closed
+    return trained  # with lists that were filled when the stack was closed
 
 
 def _run_in_replica(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -80,8 +82,9 @@ def recording_trained(
     block and filled with the variables, each once, at its end. The optimizer is not built inside the trace, where it
     could start with wrong values: ScheduleFreeAdamW would copy symbolic weights.
     """
-    variables: dict[int, keras.Variable] = {}
+    variables: dict[int, keras.Variable] = {}  # by id
 
+    # in place of the optimizer's method
     def apply(
         grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None
     ) -> None:
@@ -98,7 +101,8 @@ def recording_trained(
     try:
         yield trained
     finally:
-        if getattr(original, "__func__", None) is type(optimizer).apply:
+        was_method_of_class = getattr(original, "__func__", None) is type(optimizer).apply
+        if was_method_of_class:
             del optimizer.apply  # makes the method of the class visible again
         else:
             optimizer.apply = original  # the function that gradient checkpointing has set
