@@ -58,15 +58,16 @@ OWN = "use loop: own, and a train_step() of the trainable in place of the model'
 def keras_step(made: AuthorParts, replicas: Replicas, intake: Intake) -> KerasStep:
     """Compile a model that has its own `train_step`, and return the step that calls it in our loop.
 
-    A model with its own `compile` is not compiled again. Raises Refused or NotInScope for a model that cannot be
-    trained in this way, and ValueError if a loss weight is for an output without a loss.
+    Creates the variables of the model, its optimizers, losses and metrics. A model with its own `compile` is not
+    compiled again. Raises Refused or NotInScope for a model that cannot be trained in this way, and ValueError if a
+    loss weight is for an output without a loss.
     """
     author = made.author
     parts = made.parts
     model = made.parts.model
     refusals.check_fit(model, replicas.number, validates=author.validates)
-    own, _ = _compile(made, replicas, intake, jit_compile=False)
-    if not own and parts.options.get("loss") is None:
+    has_own_compile, _ = _compile(made, replicas, intake, jit_compile=False)
+    if not has_own_compile and parts.options.get("loss") is None:
         _check_added_losses(model, author.first_example, validates=author.validates)
     return KerasStep(model, made.by_itself, follows_the_rate=made.follows_the_rate)
 
@@ -82,10 +83,10 @@ def check_options(
 ) -> None:
     """Raise NotInFit for options that cannot be used if a model's own step or `fit` applies the gradients.
 
-    Such options are micro-batches, sharpness-aware updates, averages of the weights and, on several replicas, clipping,
-    loss scaling and ``jit_compile``. ``optimizer`` is None if the model has none. If mixup or cutmix mix targets,
-    ``mixed`` has those of an example, which must be floating-point numbers; otherwise it is empty. ``who`` begins the
-    messages and names what trains the trial.
+    Such options are micro-batches, sharpness-aware updates, averages of the weights (also by the optimizer) and, on
+    several replicas, clipping, loss scaling and ``jit_compile``. ``optimizer`` is None if the model has none. If mixup
+    or cutmix mix targets, ``mixed`` has those of an example, which must be floating-point numbers; otherwise it is
+    empty. ``who`` begins the messages and names what trains the trial.
     """
     _refuse_options(recipe, replicas.number, optimizer, who=who, jit_compile=jit_compile)
     if any(not leaf.dtype.is_floating for leaf in tf.nest.flatten(mixed) if leaf is not None):
@@ -98,10 +99,12 @@ def check_options(
 def _compile(
     made: AuthorParts, replicas: Replicas, intake: Intake, *, jit_compile: bool
 ) -> tuple[bool, tuple[global_losses.GlobalLoss | global_losses.RecordedLoss, ...]]:
-    """Compile a model as its author would for `fit`, and create its variables.
+    """Compile a model as its author would for `fit`, and create its variables and those of its optimizer and metrics.
 
-    Return whether the model has its own `compile`, and the losses that were installed. A model with its own `compile`
-    only gets ``jit_compile``, without any loss. The trial's clipping is set on the optimizer in any case.
+    Return whether the model has its own `compile`, and the losses that replace the model's own. A model with its own
+    `compile` is not compiled: only its attribute `jit_compile` is set, no variables are created, and the losses are
+    empty. The trial's clipping is set on the optimizer in any case. Raises NotInScope for variables that were made
+    outside of the strategy's scope, and ValueError if a loss weight is for an output without a loss.
     """
     parts = made.parts
     example = made.author.first_example
@@ -122,22 +125,39 @@ def _compile(
         keras_corrections.create_variables(model, example)
     program_variables.check_scope(model, replicas)
     # an own step may call the losses with something else than the data
-    of_data = None if by_step else example
+    example_of_losses = None if by_step else example
     # `fit` sums the gradients of the replicas, whose parts of a batch are equal: each loss counts as its share.
+    share = 1 / replicas.number
     return False, global_losses.replace_losses(
-        model, parts.loss_weights, of_data, 1 / replicas.number, whole=replicas.number == 1
+        model, parts.loss_weights, example_of_losses, share, whole=replicas.number == 1
     )
 
 
 def _check_added_losses(model: keras.Model, example: Any, *, validates: bool) -> None:
     """Raise Refused if no layer, regularizer or own `compute_loss` of a model gives a loss to Keras's steps.
 
-    Call this for a model without a compiled loss. With ``validates``, validation is checked as well. A step that the
-    model defines itself is not checked.
+    Call this for a model without a compiled loss. With ``validates``, validation is checked as well. A `train_step` or
+    `test_step` that the model defines itself is not checked. ``example`` is a batch of one.
     """
-    for step, training in (("train_step", True), *([("test_step", False)] if validates else [])):
-        if not refusals.list_overridden_methods(model, step):
-            keras_corrections.check_added_losses(model, example, training=training)
+    if not refusals.list_overridden_methods(model, "train_step"):
+        keras_corrections.check_added_losses(model, example, training=True)
+    if validates and not refusals.list_overridden_methods(model, "test_step"):
+        keras_corrections.check_added_losses(model, example, training=False)
+
+
+def _refuse_xla(model: keras.Model) -> None:
+    """Raise NotInFit if XLA cannot compile a layer of the model, or cannot compile for a GPU of this process."""
+    unfit = []
+    for layer in keras_private.flatten_layers(model):
+        if not layer.supports_jit:
+            unfit.append(layer.name)
+    if unfit:
+        raise NotInFit(
+            f"jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out"
+        )
+    why_not = gpu_support.find_unknown_gpu()
+    if why_not:
+        raise NotInFit(f"jit_compile is true, and {why_not}; leave it out")
 
 
 class FitProgram(Program):
@@ -152,7 +172,12 @@ class FitProgram(Program):
         intake: Intake,
         example: Any,
     ) -> None:
-        # why `fit` trains the trial, if the sweep file does not say so
+        """Compile the model, and wrap its steps so that `fit` computes them as our loop would.
+
+        ``example`` is one example after augmentation. Raises what `check_options` raises, NotInFit if XLA is asked for
+        and cannot be used, and NotInScope or ValueError as `_compile`.
+        """
+        # which steps the model defines; then `fit` may train it although the sweep file does not say so
         self.because = made.by_itself
         self.jit_compile = jit_compile = options.jit_compile == "must"
         parts = made.parts
@@ -164,52 +189,43 @@ class FitProgram(Program):
         check_options(
             options.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile
         )
-        if jit_compile and (
-            unfit := [x.name for x in keras_private.flatten_layers(model) if not x.supports_jit]
-        ):
-            raise NotInFit(
-                f"jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out"
-            )
         if jit_compile:
-            unknown_gpu = gpu_support.find_unknown_gpu()
-        else:
-            unknown_gpu = ""
-        if unknown_gpu:
-            raise NotInFit(f"jit_compile is true, and {unknown_gpu}; leave it out")
-        own, self._losses = _compile(made, replicas, intake, jit_compile=jit_compile)
+            _refuse_xla(model)
+        has_own_compile, self._losses = _compile(made, replicas, intake, jit_compile=jit_compile)
         self.sets_no_rate = not made.follows_the_rate
         # A counter of our own, because no optimizer counts batches: it starts again in each phase, skips updates, and a
         # model with its own compile() may have none.
-        self._number = keras.Variable(
+        self._batch_number = keras.Variable(
             0, trainable=False, dtype="int", aggregation="only_first_replica", name="number"
         )
         # `fit` calls the steps without a slice, on which losses and random draws depend, so they enter one themselves.
-        in_slices = functools.partial(
-            _wrap_step_in_slice, self._number, seed=seed, jit_compile=jit_compile
+        wrap_in_slice = functools.partial(
+            _wrap_step_in_slice, self._batch_number, seed=seed, jit_compile=jit_compile
         )
-        self._called_with = InputRecorder()
-        model.train_step = in_slices(
-            wrap_step(model, self._called_with, training=True), training=True
+        self._recorded_inputs = InputRecorder()
+        model.train_step = wrap_in_slice(
+            wrap_step(model, self._recorded_inputs, training=True), training=True
         )
-        model.test_step = in_slices(
-            wrap_step(model, self._called_with, training=False), training=False
+        model.test_step = wrap_in_slice(
+            wrap_step(model, self._recorded_inputs, training=False), training=False
         )
-        self._losses_are_added = not own and parts.options.get("loss") is None
+        # without a compiled loss, what layers add must be one
+        self._needs_added_losses = not has_own_compile and parts.options.get("loss") is None
         self.model = model
         self.parts = parts
         self.live = made.author.live
         self._replicas = replicas
         self._intake = intake
-        self._live = made.author.live
 
     @property
     def numerics(self) -> dict[str, str]:
         """The trial's columns ``loop``, if the model has steps of its own, and ``xla``, if XLA compiles."""
+        columns = {}
         if self.because:
-            loop = {"loop": f"fit: {self.because}"}
-        else:
-            loop = {}
-        return loop | ({"xla": ON} if self.jit_compile else {})
+            columns["loop"] = f"fit: {self.because}"
+        if self.jit_compile:
+            columns["xla"] = ON
+        return columns
 
     @property
     def optimizers(self) -> Sequence[Any]:
@@ -222,7 +238,7 @@ class FitProgram(Program):
     @property
     def called_with(self) -> Any:
         """Zeros like the inputs with which steps have called the model, as a batch of one; None if none has."""
-        return self._called_with.example
+        return self._recorded_inputs.example
 
     def trace_anew(self, train: Examples) -> None:
         """Make `fit` trace training again in the next epoch, because other layers are trainable now.
@@ -236,15 +252,15 @@ class FitProgram(Program):
 
         Neither can start again between phases.
         """
-        own = refusals.list_overridden_methods(self.model, "compile")
-        if own or self.callbacks:
-            if own:
-                what = "a compile() of the model's own"
-            else:
-                what = "Keras's callbacks"
-            raise refusals.Refused(
-                f"the trial has phases, between which {what} cannot begin anew; use loop: own"
-            )
+        if refusals.list_overridden_methods(self.model, "compile"):
+            what = "a compile() of the model's own"
+        elif self.callbacks:
+            what = "Keras's callbacks"
+        else:
+            return
+        raise refusals.Refused(
+            f"the trial has phases, between which {what} cannot begin anew; use loop: own"
+        )
 
     @unregister_with_owner
     def compile(
@@ -258,16 +274,17 @@ class FitProgram(Program):
         """Trace training and evaluation once, and set `state`, which has all variables that they create or use.
 
         Evaluation is not traced if ``validation`` is None. Sets `idle_numbers` and `optimizer_is_idle`, which say what
-        training does not use. ``loose`` has no effect, and `fit` itself traces again. Raises NotInFit for data that
-        `fit` cannot take. Raises Refused for a model that `fit` cannot train, if nothing gives a loss and, on several
-        replicas, if a batch gives other results when it is computed in parts.
+        training does not use; in the latter case, also sets `sets_no_rate`. ``loose`` has no effect, and `fit` itself
+        traces again. Raises NotInFit for data that `fit` cannot take. Raises Refused for a model that `fit` cannot
+        train, if nothing gives a loss and, on several replicas, if a batch gives other results when it is computed in
+        parts.
         """
         model = self.model
         for data in (train, validation):
             if data is not None:
                 _refuse_data(data, replicas.number)
         refusals.check_fit(model, replicas.number, validates=validation is not None)
-        if self._losses_are_added:
+        if self._needs_added_losses:
             _check_added_losses(model, train.example(), validates=validation is not None)
         steps = [(model.train_step, self._example(train))]
         if validation is not None:
@@ -275,21 +292,23 @@ class FitProgram(Program):
         graphs = []
         for step, example in steps:
             batch = get_batch_specs(example)
+            # `step=step`: the present one, and not the last one of the loop
             run = tf.function(lambda data, step=step: replicas.run(step, data), autograph=False)
             graphs.append(run.get_concrete_function(batch).graph)
         optimizer = getattr(model, "optimizer", None)
-        if optimizer is None:
-            moments = []
-        else:
-            moments = optimizer.variables
+        of_optimizer = [] if optimizer is None else optimizer.variables
         self.hook_variables = self.list_hook_variables()
-        tracked = [*model.variables, *moments, *model.metrics_variables, *self.hook_variables]
+        tracked = [*model.variables, *of_optimizer, *model.metrics_variables, *self.hook_variables]
         self.state = State(tracked, graphs, replicas, self.parts.record)
-        # by training, which is traced first
-        captured = program_variables.find_captured_handles(graphs[:1])
-        self.idle_numbers = self._live.find_unused(captured, replicas.of_each)
-        its_own = program_variables.list_optimizer_state(self.parts.optimizer, model, replicas)
-        self.optimizer_is_idle = not any(id(part.handle) in captured for part in its_own)
+        # ids of the variables' handles that training uses; its graph is the first one
+        used_by_training = program_variables.find_captured_handles(graphs[:1])
+        self.idle_numbers = self.live.find_unused(used_by_training, replicas.of_each)
+        optimizer_state = program_variables.list_optimizer_state(
+            self.parts.optimizer, model, replicas
+        )
+        self.optimizer_is_idle = not any(
+            id(part.handle) in used_by_training for part in optimizer_state
+        )
         self.sets_no_rate |= self.optimizer_is_idle
         if replicas.number > 1:
             tried = additivity.ProgramUnderTest(replicas, self.state, [model], self._metrics)
@@ -297,12 +316,12 @@ class FitProgram(Program):
 
     def _modes(self, *, validates: bool) -> list[Mode]:
         """Return training and, with ``validates``, evaluation as modes that `additivity.check_parts` tests."""
+        # losses whose divisors must be counted over the whole batch first
         totals = tuple(loss.name for loss in self._losses if loss.counts_first)
-        training, evaluation = (
-            functools.partial(self._run_for_test, training=training) for training in (True, False)
-        )
+        training = functools.partial(self._run_for_test, training=True)
         modes = [Mode("training", training, totals=totals)]
         if validates:
+            evaluation = functools.partial(self._run_for_test, training=False)
             modes.append(
                 Mode("evaluation", evaluation, training=False, calls=EVALUATION, totals=totals)
             )
@@ -311,10 +330,11 @@ class FitProgram(Program):
     def _run_for_test(
         self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool
     ) -> dict[str, tf.Tensor]:
-        """Compute a slice for `additivity.check_parts`, and update the metrics with it.
+        """Compute a slice for `additivity.check_parts`, without gradients, and update the metrics with it.
 
-        ``rows`` has the row numbers of the whole batch in ``tensors``. Return the slice's contributions to the loss and
-        to each loss that a layer adds; keys are phrases for messages.
+        ``rows`` has the row numbers of the whole batch in ``tensors``, and ``cut`` says which of them are the slice.
+        Return the slice's contributions to the batch's mean loss, and to the mean of each loss that a layer adds; keys
+        are phrases for messages. With ``training``, the examples are augmented and mixed.
         """
         if training:
             x, y, weight = self._intake.take(tensors, rows, cut)
@@ -324,21 +344,21 @@ class FitProgram(Program):
         added = keras_corrections.get_added_losses(self.model)
         loss = keras_private.compute_loss(self.model, x, y, predicted, weight, training=training)
 
-        def count() -> tf.Tensor:
+        def update_metrics() -> tf.Tensor:
             self.model.compute_metrics(x, y, predicted, weight)
-            return tf.constant(0)
+            return tf.constant(0)  # `tf.cond` wants a value of both branches
 
         # a row that stands in for an empty slice must not count
-        tf.cond(cut.count > 0, count, lambda: tf.constant(0))
+        tf.cond(cut.count > 0, update_metrics, lambda: tf.constant(0))
         added_by_phrase = {}
         for name, value in added.items():
             added_by_phrase[f"what layer {name} adds to the loss"] = cut.share_of(value)
         return {**added_by_phrase, "the loss of a batch": cut.share_of(loss)}
 
     def _metrics(self, training: bool) -> dict[str, float]:
-        """Return the metrics accumulated since the last call, without losses, and reset them.
+        """Return the metrics accumulated since the last reset by name, without losses, and reset all of them.
 
-        ``training`` has no effect.
+        ``training`` has no effect; `additivity.check_parts` gives it.
         """
         losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
         found = {}
@@ -359,25 +379,16 @@ class FitProgram(Program):
     ) -> Trained:
         """Train one epoch (from 1) by a call of `Model.fit`, with one learning rate per update; return the result.
 
-        ``rates`` hold until a callback sets another rate, which is then the result's. A profile of the whole epoch is
-        written into ``profile_into``, if given. The seconds spent waiting for data are not measured and reported as 0.
-        Raises NotInFit if replicas would get parts of unequal size, or if XLA cannot compile an operation.
+        ``rates`` hold until a callback sets another rate, which then holds for the rest of the epoch and is the
+        result's ``rate`` (otherwise None). The author's `callbacks` are called before and after each update. The result
+        is finite if the losses of all batches, and the trainable weights at the end, are; a number that is not finite
+        does not end the epoch. A profile of the whole epoch is written into ``profile_into``, if given. The seconds
+        spent waiting for data are not measured and reported as 0. Raises NotInFit if replicas would get parts of
+        unequal size, or if XLA cannot compile an operation.
         """
         self.state.will_train()
-        number = self._replicas.number
-        size = walk.data.size
         batch_size = walk.batch_size
-        sizes_of_batches = [min(batch_size, size)]
-        if (
-            walk.data.counted
-        ):  # otherwise no epoch comes to the end of the data, with its smaller batch
-            sizes_of_batches.append(size % batch_size)
-        uneven = [n for n in sizes_of_batches if n % number]
-        if uneven:
-            raise NotInFit(
-                f"training.loop is fit with {number} replicas, which cannot weigh their parts of a batch of "
-                f"{uneven[0]} examples rightly; use loop: own, or a batch_size that leaves no such batch of {size}"
-            )
+        self._refuse_uneven_batches(walk.data, batch_size)
         # of the batches that were read last: `fit` may look at a batch before it reads them all
         sizes: list[int] = []
         first, count = walk.first_update(epoch), len(rates)
@@ -388,7 +399,7 @@ class FitProgram(Program):
             return self._batches(walk.read_epoch_again(epoch), batch_size, walk.seed, first, sizes)
 
         # It comes before the author's callbacks, which then see the rate of the update.
-        setting = _RateSetter(rates, self.optimizers, sets=not self.sets_no_rate)
+        rate_setter = _RateSetter(rates, self.optimizers, sets=not self.sets_no_rate)
         losses = FiniteLosses()
         dataset = self._dataset(walk.data, source, count, augment=True)
         with dataset as batches, stopwatch.profiling(profile_into), self._explaining_xla_errors():
@@ -399,9 +410,9 @@ class FitProgram(Program):
                 shuffle=False,
                 verbose=0,
                 callbacks=[
-                    setting,
+                    rate_setter,
                     losses,
-                    _BatchCounter(self._number, first),
+                    _BatchCounter(self._batch_number, first),
                     *map(_BatchCallback, self.callbacks),
                 ],
             )
@@ -410,14 +421,29 @@ class FitProgram(Program):
             all_finite([v.value for v in self.model.trainable_variables])
         )
         # `sizes` may have more entries: Keras first takes a batch from an iterator of its own, to build the model.
-        return Trained(metrics, finite, 0.0, sum(sizes[:count]), setting.last_set)
+        return Trained(metrics, finite, 0.0, sum(sizes[:count]), rate_setter.last_set)
+
+    def _refuse_uneven_batches(self, data: Examples, batch_size: int) -> None:
+        """Raise NotInFit if the replicas would get parts of unequal size of a batch."""
+        number = self._replicas.number
+        sizes_of_batches = [min(batch_size, data.size)]
+        if data.counted:
+            # the smaller batch at the end of the data, to which no epoch of data of unknown length comes
+            sizes_of_batches.append(data.size % batch_size)
+        for size in sizes_of_batches:
+            if size % number:
+                raise NotInFit(
+                    f"training.loop is fit with {number} replicas, which cannot weigh their parts of a batch of "
+                    f"{size} examples rightly; use loop: own, or a batch_size that leaves no such batch of {data.size}"
+                )
 
     @unregister_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
-        """Return the loss and metrics over validation data, by a call of `Model.evaluate`.
+        """Return the loss and metrics over validation or test data, by a call of `Model.evaluate`.
 
-        The standard deviation of the loss is not computed and NaN. Random draws depend on ``epoch`` and on the seed
-        that the program was built with; ``seed`` has no effect.
+        Names are without ``val_``. The standard deviation of the loss is not computed and NaN. Random draws depend on
+        ``epoch`` and on the seed that the program was built with; ``seed`` has no effect. The author's callbacks are
+        not called.
         """
         self.state.will_train()
 
@@ -426,15 +452,17 @@ class FitProgram(Program):
             return self._batches(data.chunks(), data.batch_size, None, 0)
 
         with self._dataset(data.split, source, data.updates, augment=False) as batches:
-            counting = _BatchCounter(self._number, epoch * data.split.updates(data.batch_size))
-            results = self.model.evaluate(
-                batches, verbose=0, return_dict=True, callbacks=[counting]
-            )
+            first = epoch * data.split.updates(data.batch_size)
+            counter = _BatchCounter(self._batch_number, first)
+            results = self.model.evaluate(batches, verbose=0, return_dict=True, callbacks=[counter])
         return Evaluated(flatten_metrics(results))
 
     @contextmanager
     def _explaining_xla_errors(self) -> Iterator[None]:
-        """Raise NotInFit in place of XLA's error about an operation that it cannot compile; let other errors pass."""
+        """Raise NotInFit in place of XLA's error about an operation that it cannot compile, inside the block.
+
+        Other errors pass, and so do all of them if the trial does not ask for XLA.
+        """
         try:
             yield
         except tf.errors.OpError as error:
@@ -450,7 +478,8 @@ class FitProgram(Program):
     ) -> Iterator[tf.data.Dataset]:
         """Yield a `tf.data.Dataset` of the ``count`` batches that ``batches()`` yields, for use inside the block only.
 
-        Shapes and types are those of an example of ``data``, augmented and mixed if ``augment`` is True.
+        ``batches`` is called anew for each pass over the dataset. Shapes and types are those of an example of ``data``,
+        augmented and mixed if ``augment`` is True.
         """
         signature = get_batch_specs(self._example(data, augment=augment))
         # to be emptied: TensorFlow keeps the function for ever, and all that it holds
@@ -471,9 +500,9 @@ class FitProgram(Program):
     ) -> Iterator[Any]:
         """Yield the batches of ``chunks`` as `fit` takes them, see `pack_batch`.
 
-        With a ``seed``, batches are augmented and mixed, by draws that also depend on ``update``, the number of the
-        first batch, and its successors; if ``seed`` is None, they are not. The number of examples in each batch is
-        appended to ``sizes``, if given.
+        With a ``seed``, batches are augmented and mixed; if ``seed`` is None, they are not. The draws also depend on
+        the number of the batch, which is ``update`` for the first one. The number of examples in each batch is appended
+        to ``sizes``, if given.
         """
         for chunk in chunks:
             # Each replica has all examples of a chunk; `fit` itself cuts batches for the replicas.
@@ -486,6 +515,7 @@ class FitProgram(Program):
                 update += 1
 
     def _example(self, data: Examples, *, augment: bool = True) -> Any:
+        """Return the first example of ``data`` as a batch of one for `fit`, augmented and mixed with ``augment``."""
         return self._batch(data.example(), tf.constant([0]), 0 if augment else None, 0)
 
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> Any:
@@ -510,17 +540,18 @@ def _wrap_step_in_slice(
 ) -> Callable[[Any], Any]:
     """Return a model's `train_step` or `test_step` (``its_step``), wrapped to run in the replica's slice of a batch.
 
-    Random draws then depend on ``seed`` and on ``number``, a variable with the number of the batch, and differ between
-    training and evaluation. Losses know the size of the whole batch. ``jit_compile`` says that XLA compiles the step.
+    The wrapped step takes the replica's part of a batch, as ``its_step`` does. Random draws then depend on ``seed`` and
+    on ``number``, a variable with the number of the batch, and differ between training and evaluation. Losses know the
+    size of the whole batch. ``jit_compile`` says that XLA compiles the step.
     """
 
     def step(data: Any) -> Any:
-        replicas, replica = get_replica_index()
+        replicas, replica = get_replica_index()  # their number, and which of them this is
         own_count = tf.shape(tf.nest.flatten(data)[0])[0]
         # Each replica writes its number of examples in a place of its own; the sum has those of all replicas.
         counts_here = tf.one_hot(replica, replicas) * tf.cast(own_count, tf.float32)
         counts_of_all = tf.cast(sum_over_replicas([counts_here])[0], tf.int32)
-        start = tf.reduce_sum(counts_of_all[:replica])
+        start = tf.reduce_sum(counts_of_all[:replica])  # examples of the replicas before this one
         size = tf.reduce_sum(counts_of_all)
         piece = Slice(size, start, start + own_count, replicas, in_fit=True, seeds="keras")
         piece.draw(
@@ -542,44 +573,51 @@ class _RateSetter(keras.callbacks.Callback):
     ) -> None:
         """Set the first update's rate on the first optimizer, so that callbacks see it when the epoch begins.
 
-        ``rates`` has the learning rate of each update. With ``sets=False``, no rate is set, and rates that other
-        callbacks set are only recorded. Nothing is set or recorded if there is no optimizer, or if it has a schedule of
-        its own.
+        ``rates`` has the learning rate of each update of the epoch. With ``sets=False``, no rate is set, and rates that
+        other callbacks set are only recorded. Nothing is set or recorded if there is no optimizer, or if it has a
+        schedule of its own.
         """
         super().__init__()
-        if optimizers:
-            self._variable = get_rate_variable(optimizers[0])
-        else:
-            self._variable = None
+        # None without an optimizer, and for a schedule
+        self._rate_variable = get_rate_variable(optimizers[0]) if optimizers else None
         self._sets = sets
-        if self._variable is not None and sets:
-            self._variable.assign(rates[0])  # callbacks see this rate when the epoch begins
-        self._rates, self._seen = rates, self._present()
-        self._set: float | None = None
+        if self._rate_variable is not None and sets:
+            self._rate_variable.assign(rates[0])  # callbacks see this rate when the epoch begins
+        self._rates = rates
+        # the rate when it was last read or set here: if the variable differs, another callback has set it
+        self._known_rate = self._read_rate()
+        self._set_by_others: float | None = None
 
     @property
     def last_set(self) -> float | None:
         """The learning rate that another callback has set last, which replaces the given rates; None if none has.
 
-        A callback that sets the present rate again is not noticed.
+        A callback that sets the present rate again is not noticed. Reading this looks for a new rate, and so must
+        happen before the next rate is set.
         """
-        if self._present() != self._seen:
-            self._set = self._seen = self._present()
-        return self._set
+        present = self._read_rate()
+        if present != self._known_rate:
+            self._set_by_others = self._known_rate = present
+        return self._set_by_others
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self._variable is not None and self._sets and self.last_set is None:
-            self._variable.assign(self._rates[batch])
-            self._seen = self._present()
+        """Set the rate of the update with the number ``batch`` (from 0), unless another callback has set one."""
+        if self._rate_variable is not None and self._sets and self.last_set is None:
+            self._rate_variable.assign(self._rates[batch])
+            self._known_rate = self._read_rate()
 
-    def _present(self) -> float | None:
-        if self._variable is None:
+    def _read_rate(self) -> float | None:
+        """Return the optimizer's present rate, which waits for the device; None if there is no variable for it."""
+        if self._rate_variable is None:
             return None
-        return float(self._variable.numpy())
+        return float(self._rate_variable.numpy())
 
 
 class _BatchCounter(keras.callbacks.Callback):
-    """Sets a variable to the number of the next batch, counted from ``first``, in training or validation."""
+    """Sets a variable to the number of each batch before it begins, in training or validation.
+
+    The first batch of the pass has the number ``first``.
+    """
 
     def __init__(self, number: keras.Variable, first: int) -> None:
         super().__init__()
@@ -605,6 +643,7 @@ class FiniteLosses(keras.callbacks.Callback):
         self.finite = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Look at ``loss`` in ``logs``, the values that the step has returned; without it, nothing is noticed."""
         if not np.all(np.isfinite((logs or {}).get("loss", 0.0))):
             # never set back to True, as several threads of Keras's run this at once
             self.finite = False
@@ -616,8 +655,8 @@ class FiniteLosses(keras.callbacks.Callback):
 class _BatchCallback(keras.callbacks.Callback):
     """Passes the start and end of each update in one `fit` call to an author's callback.
 
-    The trial calls the callback's other methods. If Keras's `TerminateOnNaN` raises, training stops without an error,
-    and the trial counts as diverged.
+    The trial calls the callback's other methods. If Keras's `TerminateOnNaN` raises RuntimeError, this callback stops
+    `fit` instead; that the trial has diverged is then known from `FiniteLosses`. Other errors are passed on.
     """
 
     def __init__(self, callback: keras.callbacks.Callback) -> None:
@@ -631,7 +670,7 @@ class _BatchCallback(keras.callbacks.Callback):
         try:
             self._callback.on_train_batch_end(batch, logs)
         except RuntimeError:
-            if type(self._callback) is not keras.callbacks.TerminateOnNaN:
+            if type(self._callback) is not keras.callbacks.TerminateOnNaN:  # nor a subclass of it
                 raise
             # TerminateOnNaN(raise_error=True): the trial has diverged, not failed
             self.model.stop_training = True
@@ -642,19 +681,23 @@ def _refuse_data(data: Examples, number: int) -> None:
 
     ``number`` is the number of replicas.
     """
-    texts = any(leaf.dtype == tf.string for leaf in tf.nest.flatten(data.example()[0]))
+    inputs = tf.nest.flatten(data.example()[0])
+    has_texts = any(leaf.dtype == tf.string for leaf in inputs)
     if isinstance(data, BucketSplit) and len(data.parts) > 1:
         raise NotInFit(
             "training.loop is fit, which takes batches of one length; use loop: own, or one bucket"
         )
-    if number > 1 and (texts or data.cut_by_author):
-        if texts:
-            what = "texts"
-        else:
-            what = "the batches of a PyDataset"
-        raise NotInFit(
-            f"training.loop is fit with {number} replicas, which cannot share out {what}; use loop: own"
-        )
+    if number == 1:
+        return
+    if has_texts:
+        what = "texts"
+    elif data.cut_by_author:
+        what = "the batches of a PyDataset"
+    else:
+        return
+    raise NotInFit(
+        f"training.loop is fit with {number} replicas, which cannot share out {what}; use loop: own"
+    )
 
 
 def _refuse_options(
@@ -667,9 +710,11 @@ def _refuse_options(
 ) -> None:
     """Raise NotInFit for options that cannot be used if a model's own step or `fit` applies the gradients.
 
-    They are listed in `check_options`. ``number`` is the number of replicas, and ``who`` begins the message.
+    They are listed in `check_options`. The message has the first one that applies, and begins with ``who``. ``number``
+    is the number of replicas.
     """
     clipped = recipe.clipping or (optimizer is not None and groups.clips_gradients(optimizer))
+    # pairs of whether a reason applies, and what cannot be done
     reasons = [
         (
             number > 1 and clipped,
