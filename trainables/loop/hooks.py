@@ -50,7 +50,7 @@ class InGraphHook:
 
     def __init__(self, hook: BatchHook) -> None:
         self._hook = hook
-        self.names: tuple[str, ...] = ()
+        self.names: tuple[str, ...] = ()  # of the values that it returns; set by `prepare`
 
     def prepare(self, losses: Mapping[str, tf.Tensor], variables: Sequence[keras.Variable]) -> None:
         """Find the names of the values that the hook returns, by a separate trace, and store them in `names`.
@@ -60,12 +60,12 @@ class InGraphHook:
         of a loss.
         """
 
-        def trace() -> None:
+        def store_names() -> None:
             pairs = [(tf.zeros(v.shape, v.dtype), v) for v in variables]
             self.names = tuple(self._values(tf.constant(0), losses, pairs))
 
         # thrown away; only the names are needed
-        tf.function(trace, autograph=False).get_concrete_function()
+        tf.function(store_names, autograph=False).get_concrete_function()
         self.check_names(losses)
 
     def check_names(self, reported: Iterable[str]) -> None:
@@ -88,8 +88,9 @@ class InGraphHook:
     ) -> dict[str, tf.Tensor]:
         """Call the hook inside the graph after update ``number`` (from 0); return the values that it reports, by name.
 
-        ``gradients`` are those that were applied to ``variables``, clipped and for the whole batch. The values are
-        float32 scalars. Raises Refused if one of the values is an array, or if the hook returns anything but a
+        The hook gets a copy of ``losses``, the batch's mean losses by name. ``gradients`` are those that were applied
+        to ``variables``, clipped and for the whole batch. The values are float32 scalars; there are none if the hook
+        returns nothing. Raises Refused if one of the values is an array, or if the hook returns anything but a
         dictionary or nothing. A text as a value raises TensorFlow's error.
         """
         return self._values(number, losses, list(zip(gradients, variables, strict=True)))
@@ -138,9 +139,9 @@ class AuthorHooks:
     ) -> None:
         """Find the hooks that the author has overridden; none is called yet.
 
-        ``networks`` are the model, first, and all other networks of the trial. When a hook is called, the
-        hyperparameters that it reads are added to ``reads``. ``own`` names the attributes that this package sets on the
-        trainable, which are not checked for changes.
+        ``networks`` are the model, first, and all other networks of the trial. When a hook is called, it gets ``hp``,
+        and the hyperparameters that it reads are added to ``reads``. ``own`` names the attributes that this package
+        sets on the trainable, which are not checked for changes. The object is false if no hook is overridden.
         """
         self._author = author
         self._networks = networks
@@ -172,9 +173,9 @@ class AuthorHooks:
     def epoch_end(self, epoch: int, metrics: dict[str, float]) -> dict[str, float]:
         """Call `on_epoch_end` for an epoch (from 1); return the metrics, with the values that the hook has added.
 
-        All are floats. ``metrics`` itself is not changed; it is returned if the hook is not overridden. Raises Refused
-        if the hook changes or removes a metric, adds anything but numbers, or changes an attribute of the trainable or
-        a layer.
+        All are floats. The hook gets a copy of ``metrics``; if it is not overridden, ``metrics`` itself is returned.
+        Raises Refused if the hook changes or removes a metric, adds anything but numbers, or changes an attribute of
+        the trainable or a layer.
         """
         if "on_epoch_end" not in self._names:
             return metrics
@@ -194,7 +195,7 @@ class AuthorHooks:
         """Record the hyperparameters that are read inside the block; do nothing if ``hook`` is not overridden.
 
         ``hook`` is the name of the method that the block calls. Raises Refused at the end of the block if an attribute
-        of the trainable or a layer was changed in it.
+        of the trainable or a layer was changed in it; the change stays.
         """
         if hook not in self._names:
             yield
@@ -202,10 +203,12 @@ class AuthorHooks:
         before = self._digest_attributes()
         with self._hp.recording(self._reads):
             yield
-        for full in attributes.find_changed_names(before, self._digest_attributes()):
+        # the first one is named
+        for changed in attributes.find_changed_names(before, self._digest_attributes()):
+            name = changed.rpartition(".")[2]  # without "self." or the layer
             raise Refused(
-                f"{hook}() has changed {full}, which a resumed trial would not have; keep it in "
-                f"self.memory[{full.rpartition('.')[2]!r}] (a plain value) or in a variable"
+                f"{hook}() has changed {changed}, which a resumed trial would not have; keep it in "
+                f"self.memory[{name!r}] (a plain value) or in a variable"
             )
 
     def _digest_attributes(self) -> Digests:
@@ -220,8 +223,8 @@ class AuthorHooks:
 def copy_memory(memory: Any) -> dict[str, Any]:
     """Return a shallow copy of the author's ``memory`` for a checkpoint.
 
-    Raises Refused if it is not a dictionary with texts as keys, or a value is not plain: a number, a text, a bool,
-    None, or a list of them.
+    Raises Refused if it is not a dictionary with texts as keys, or a value is not plain: an int, a float, a text, a
+    bool, None, or a list of them, all of exactly these types. Numbers of NumPy are refused.
     """
     if not isinstance(memory, dict):
         raise Refused(f"self.memory is {type(memory).__name__}, expected a dictionary")
@@ -235,7 +238,10 @@ def copy_memory(memory: Any) -> dict[str, Any]:
 
 
 def _is_plain_value(value: object) -> bool:
-    """Return whether a value is a number, a text, a bool, None, or a list of such values, which may be lists too."""
+    """Return whether a value is an int, a float, a text, a bool, None, or a list of such values or of such lists.
+
+    Numbers of classes derived from these, such as NumPy's, do not count.
+    """
     if isinstance(value, list):
         return all(map(_is_plain_value, value))
     return value is None or type(value) in (bool, int, float, str)
@@ -244,7 +250,8 @@ def _is_plain_value(value: object) -> bool:
 def _check_logged_number(name: str, value: Any, by: str = "on_epoch_end()") -> float:
     """Return ``value``, an entry of the logs, as a float.
 
-    Raises Refused if it is not a number; the message says that ``by`` has added ``name``.
+    Whatever `float` accepts except texts counts as a number, such as a bool or an array of one element. Raises Refused
+    for anything else; the message says that ``by`` has added ``name``.
     """
     try:
         if isinstance(value, str | bytes):
@@ -281,8 +288,9 @@ COMPARISONS = {
 class Callbacks:
     """The author's Keras callbacks for one trial.
 
-    As in `Model.fit`, a `History` comes after them, unless they have one, and is the model's attribute ``history``.
-    Creating it raises Refused if a callback cannot work in the trial's loop, which is `Model.fit` if ``fit`` is True.
+    As in `Model.fit`, a `History` comes after them, unless they have one or there are none, and is the model's
+    attribute ``history``. Creating it raises Refused if a callback cannot be used in any loop. ``fit`` is True if
+    `Model.fit` trains; otherwise the message also names those that need it.
     """
 
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback], *, fit: bool = False) -> None:
@@ -291,6 +299,7 @@ class Callbacks:
         self._adds_history = bool(self._callbacks) and not any(map(_is_history, self._callbacks))
         if self._adds_history:
             self._callbacks.append(keras.callbacks.History())
+        # attributes that the author's `callbacks` has set on the trainable
         self._kept_by_author: dict[str, Any] = {}
         self._saved_separately = _SeparatelySavedObjects()
         self._networks: Sequence[Any] = ()
@@ -305,7 +314,8 @@ class Callbacks:
 
         Attributes that `callbacks` sets on the author's object are remembered for `watch`. ``fit`` is True if
         `Model.fit` trains, which also calls methods for single batches. Raises Refused if a callback cannot be used in
-        any loop; one that needs `Model.fit` is not refused here.
+        any loop. One that only needs `Model.fit` for its methods for single batches is not refused here; see
+        `want_batches`.
         """
         attributes_before = dict(vars(author))
         made = cls(author.callbacks(hp), fit=fit)
@@ -343,11 +353,12 @@ class Callbacks:
     ) -> None:
         """Pass the model and the parameters ``epochs`` and ``steps`` (``updates``, in an epoch) to the callbacks.
 
-        To be called as each phase of a trial begins. ``networks`` are the model, first, and all other networks of the
-        trial. ``own`` names the attributes that this package sets on the trainable. ``epochs`` is None if only minutes
-        limit the trial. The attributes that the author's `callbacks` has set on the trainable are set again, because
-        they were removed while the model was made. What `set_model` sets does not count as changed by the trial, since
-        a resumed trial calls it as well.
+        Also remembers the attributes that callbacks and layers have now, for `state`. To be called as each phase of a
+        trial begins. ``networks`` are the model, first, and all other networks of the trial. ``own`` names the
+        attributes that this package sets on the trainable. ``epochs`` is None if only minutes limit the trial. The
+        attributes that the author's `callbacks` has set on the trainable are set again, because they were removed while
+        the model was made. What `set_model` sets does not count as changed by the trial, since a resumed trial calls it
+        as well.
         """
         vars(author).update(self._kept_by_author)
         for callback in self:
@@ -362,7 +373,10 @@ class Callbacks:
             self._at_trial_start = self._at_trial_start or self._at_phase_start
 
     def _set_history(self) -> None:
-        """Set the model's ``history`` to that of the trial; `Model.fit`, called for each epoch, replaces it."""
+        """Set the model's ``history`` to that of the trial, the last one in the list; do nothing without callbacks.
+
+        `Model.fit`, called for each epoch, replaces it.
+        """
         for callback in filter(_is_history, self):
             callback.model.history = callback
 
@@ -373,7 +387,7 @@ class Callbacks:
             callback.on_train_begin()
 
     def epoch_begin(self, epoch: int) -> None:
-        """Call each callback's `on_epoch_begin` for an epoch (from 1; callbacks get it from 0)."""
+        """Call each callback's `on_epoch_begin` for an epoch (from 1; callbacks get it from 0), without logs."""
         self._set_history()
         for callback in self:
             callback.on_epoch_begin(epoch - 1)
@@ -388,8 +402,9 @@ class Callbacks:
         """Call each callback's `on_epoch_end` for an epoch (from 1; callbacks get it from 0), after validation.
 
         As in `Model.fit`, all callbacks get the same dictionary, a copy of ``metrics``, and may change it; the changed
-        dictionary is returned. A `ModelCheckpoint` is called inside the context ``saving()``, in which the model has
-        the values with which it is saved. Raises Refused if the dictionary has a value that is not a number.
+        dictionary, with all values as floats, is returned. A `ModelCheckpoint` is called inside the context
+        ``saving()``, in which the model has the values with which it is saved. Raises Refused if the dictionary has a
+        value that is not a number.
         """
         logs: dict[str, Any] = dict(metrics)
         self._set_history()
@@ -410,10 +425,10 @@ class Callbacks:
     def state(self) -> list[dict[str, Any]] | None:
         """Return for each callback, in order, a dictionary of the attributes that have changed, for a checkpoint.
 
-        To be called after `watch`. An attribute has changed if it differs from that when the trial began, or from that
-        when the present phase began. Returns None if a checkpoint cannot hold a change: of a value that is not plain,
-        wherever it was made (`_AttributeDigester` says what is compared), an attribute that was deleted, or one of a
-        layer.
+        Attributes that Keras sets are left out. Without callbacks, the list is empty. To be called after `watch`. An
+        attribute has changed if it differs from that when the trial began, or from that when the present phase began.
+        Returns None if a checkpoint cannot hold a change: of a value that is not plain, wherever it was made
+        (`_AttributeDigester` says what is compared), an attribute that was deleted, or one of a layer.
         """
         if attributes.digest_layer_attributes(self._networks) != self._layer_digests:
             return None
@@ -425,9 +440,8 @@ class Callbacks:
                 return None
             changed = {}
             for name, value in now.items():
-                if _differs(value, at_trial_start, name) or _differs_if_plain(
-                    value, at_phase_start, name
-                ):
+                changed_in_trial = _differs(value, at_trial_start, name)
+                if changed_in_trial or _differs_if_plain(value, at_phase_start, name):
                     changed[name] = value
             if not all(map(_may_be_kept, changed.values())):
                 return None
@@ -443,12 +457,12 @@ class Callbacks:
 
         Attributes that are not in it stay as they are. Lists and dictionaries get their new content in place, because
         several callbacks may share them.
-        Raises CheckpointError if ``state`` is None or belongs to another number of callbacks.
+        Raises CheckpointError if ``state`` is None or belongs to another number of callbacks. A ``state`` of an earlier
+        version may lack the last one, the `History` that is added here.
         """
         # None stands for attributes that could not be saved.
         if not isinstance(state, list):
             raise CheckpointError("Keras callbacks keep state that no checkpoint holds")
-        # checkpoints of earlier versions know nothing of the History that is added here
         expected = {len(self._callbacks), len(self._callbacks) - self._adds_history}
         if len(state) not in expected:
             raise CheckpointError(
@@ -460,11 +474,16 @@ class Callbacks:
 
 
 def _is_history(callback: keras.callbacks.Callback) -> bool:
+    """Return whether a callback is a `History` of Keras's, or of a class derived from it."""
     return isinstance(callback, keras.callbacks.History)
 
 
 def _list_parts(networks: Sequence[keras.Model]) -> list[object]:
-    """Return networks with their layers, variables, optimizers and metrics, whose values are in each checkpoint."""
+    """Return networks with their layers, variables, optimizers and metrics, whose values are in each checkpoint.
+
+    Of each Keras variable, the TensorFlow variable within it is in the list as well. Optimizers are those among the
+    networks' attributes.
+    """
     parts: list[object] = []
     for network in networks:
         parts += [*keras_private.flatten_layers(network), *network.variables]
@@ -492,7 +511,7 @@ class _SeparatelySavedObjects:
 def _copy_attributes(
     callback: keras.callbacks.Callback, saved_separately: _SeparatelySavedObjects
 ) -> dict[str, Any]:
-    """Return a callback's attributes by name, without those that Keras sets.
+    """Return copies of a callback's attributes by name, without those that Keras sets.
 
     Lists and dictionaries of plain values are copied with all that they contain. NumPy numbers become Python numbers,
     and the functions in `COMPARISONS` become their names there, so that attributes can be compared and saved. All other
@@ -512,7 +531,11 @@ def _copy_attributes(
 
 
 def _set_attribute(callback: keras.callbacks.Callback, name: str, saved: Any) -> None:
-    """Set an attribute of a callback to a value that `Callbacks.state` has returned, a list or dictionary in place."""
+    """Set an attribute of a callback to a value that `Callbacks.state` has returned.
+
+    If it is a list or a dictionary now and in ``saved``, its content is replaced in place. The name of a function in
+    `COMPARISONS` becomes the function.
+    """
     present = get_attributes(callback).get(name)
     if isinstance(saved, list) and type(present) is list:
         present[:] = saved
@@ -520,7 +543,6 @@ def _set_attribute(callback: keras.callbacks.Callback, name: str, saved: Any) ->
         present.clear()
         present.update(saved)
     else:
-        # A function that compares was saved as its name.
         value = COMPARISONS.get(saved, saved) if isinstance(saved, str) else saved
         # not by a `__setattr__` of the class, which may do more
         object.__setattr__(callback, name, value)
@@ -533,7 +555,7 @@ class _Fingerprint(NamedTuple):
     content: object
 
 
-class _AttributeDigester(Digester):
+class _AttributeDigester(Digester):  # an `object()` is a digest that equals no other
     """Digests attributes of callbacks, so that a change is noticed if a resumed trial would lack it.
 
     An object whose content cannot be digested completely counts as changed: its digest equals no other. The base class
@@ -548,6 +570,7 @@ class _AttributeDigester(Digester):
         self._saved_separately = saved_separately
 
     def _digest_parts(self, value: Any, identity: object) -> object:
+        """Return a digest of a value by the parts that a resumed trial would lack; of others, by its identity alone."""
         saved = self._saved_separately
         if id(value) in saved.ids:
             return IdentityDigest(value)
@@ -563,22 +586,26 @@ class _AttributeDigester(Digester):
                 of_callback.pop(name, None)
             return IdentityDigest(value), self.digest(of_callback, value)
         if isinstance(value, keras.Layer):
+            # such as a metric of the callback's own: no checkpoint has these variables
             variables = [one for one in value.variables if id(one) not in saved.ids]
             return IdentityDigest(value), tuple(map(self._digest_array, variables))
         return super()._digest_parts(value, identity)
 
     def _digest_object(self, value: Any) -> object:
+        """Return a digest of an object by its attributes; one that equals no other for what TensorFlow changes."""
         if isinstance(value, _MUTABLE_TENSORFLOW_TYPES):
             return object()
         return super()._digest_object(value)
 
     def _digest_array(self, value: Any) -> object:
+        """Return a digest of an array's content; one that equals no other if the content cannot be read."""
         try:
             return super()._digest_array(value)
         except Exception:  # TensorFlow's errors have no common class: a symbolic tensor, a variable without a value
             return object()
 
     def _digest_without_content(self, value: object) -> object:
+        """Return a digest that equals no other, for a value whose content is not read because it is too large."""
         return object()
 
 
@@ -597,7 +624,10 @@ def _convert_to_plain(value: Any) -> Any:
     """Return a scalar of NumPy as a number and one of `COMPARISONS` as its name; any other value as it is."""
     if isinstance(value, np.generic):
         return value.item()
-    return next((name for name, comparison in COMPARISONS.items() if value is comparison), value)
+    for name, comparison in COMPARISONS.items():
+        if value is comparison:
+            return name
+    return value
 
 
 def _differs(value: Any, copies: Mapping[str, Any], name: str) -> bool:
@@ -669,28 +699,27 @@ def refuse_created_variables(program: Any, hook: str) -> None:
 def find_set_rate(program: Any, before: HookSettings) -> float | None:
     """Return the learning rate that a hook or callback has set on the trial's optimizer since ``before``, or None.
 
-    A rate that equals the one before is not noticed. Raises Refused if the rate of `model.optimizer` was set although
-    the model has its own `compile`, or all parts of a grouped optimizer keep their rates. Among `program.rated`, whose
-    rates the loop sets, raises Refused for an optimizer that has got a schedule, and for a rate that was set on any but
-    `model.optimizer`. Changes on all other optimizers are ignored.
+    A rate that equals the one before is not noticed. Nothing is changed. Raises Refused if the rate of
+    `model.optimizer` was set although the model has its own `compile`, or all parts of a grouped optimizer keep their
+    rates. Among `program.rated`, whose rates the loop sets, raises Refused for an optimizer that has got a schedule,
+    and for a rate that was set on any but `model.optimizer`. Changes on all other optimizers are ignored.
     """
     found = None
     for optimizer, was in zip(program.optimizers, before.rates, strict=True):
         present_rate = get_own_rate(optimizer)
         if present_rate == was:
             continue
-        # The model's own compile(), or all parts of a grouped optimizer, have rates that the loop does not set.
-        has_own_compile = refusals.list_overridden_methods(program.model, "compile")
-        if optimizer is program.model.optimizer and (
-            has_own_compile or not groups.follows_the_rate(optimizer)
-        ):
-            if has_own_compile:
+        if optimizer is program.model.optimizer:
+            # whose rates the loop does not set
+            whose = ""
+            if refusals.list_overridden_methods(program.model, "compile"):
                 whose = "the model's own compile() brings its optimizers"
-            else:
+            elif not groups.follows_the_rate(optimizer):
                 whose = "its parts bring rates or schedules"
-            raise Refused(
-                f"model.optimizer.learning_rate was set, and {whose}, whose rates the loop leaves as they are"
-            )
+            if whose:
+                raise Refused(
+                    f"model.optimizer.learning_rate was set, and {whose}, whose rates the loop leaves as they are"
+                )
         if optimizer not in program.rated:
             continue
         if present_rate is None:  # it is a schedule now
@@ -722,8 +751,8 @@ def show_rate(program: Any, rate: float) -> None:
 def have_layers_changed(program: Any, before: HookSettings) -> bool:
     """Return whether layers of the program's networks were frozen or unfrozen since ``before``.
 
-    Raises Refused if ``trainable`` was set on single weights alone, or if a weight was made trainable for which no
-    optimizer has moments.
+    Nothing is changed. Raises Refused if ``trainable`` was set on single weights alone, or if a weight was made
+    trainable for which no optimizer has moments.
     """
     now = HookSettings.of(program)
     if (now.layers, now.weights) == (before.layers, before.weights):
@@ -764,10 +793,11 @@ def affects_next_trial(program: Any, before: HookSettings) -> bool:
 def set_trainable_layers(program: Any, layers: Sequence[bool]) -> None:
     """Set ``trainable`` of all layers of the program's networks to ``layers``, in the order of `HookSettings.layers`.
 
-    Outer layers are set first, because setting them also sets the layers inside them.
+    Raises ValueError if there are not as many layers, after those that both have were set. Outer layers are set first,
+    because setting them also sets the layers inside them.
     """
-    flat = [
+    present_layers = [
         layer for network in program.networks for layer in keras_private.flatten_layers(network)
     ]
-    for layer, trainable in zip(flat, layers, strict=True):
+    for layer, trainable in zip(present_layers, layers, strict=True):
         layer.trainable = trainable
