@@ -42,7 +42,7 @@ class PreparedExamples:
 
     tensors: Any  # x, y, sample_weight, and the labels of each mixture by position in y
     draws: Draws  # the slice's draws after the examples were prepared
-    mixes: bool
+    mixes: bool  # whether examples of the slice are mixed
 
     @classmethod
     def of(cls, example: Example, cut: Slice, draws: Draws) -> PreparedExamples:
@@ -50,25 +50,20 @@ class PreparedExamples:
 
         ``draws`` are the slice's draws afterwards.
         """
-        if example[1] is None:
-            targets = []
-        else:
-            targets = tf.nest.flatten(example[1])
-        mixtures = {
-            place: mixture for place, leaf in enumerate(targets) if (mixture := cut.mixture(leaf))
-        }
-        labels = {
-            place: (mixture.own, mixture.other, mixture.share)
-            for place, mixture in mixtures.items()
-        }
+        targets = [] if example[1] is None else tf.nest.flatten(example[1])
+        labels = {}
+        for position, leaf in enumerate(targets):
+            mixture = cut.mixture(leaf)  # None if this array was not mixed, or could be averaged
+            if mixture:
+                labels[position] = (mixture.own, mixture.other, mixture.share)
         return cls((*example, labels), draws, cut.mixes)
 
     def copy_to_slice(self, cut: Slice) -> Example:
         """Return x, y and sample_weight, and record in ``cut`` what the slice that prepared them has recorded.
 
-        That is whether examples are mixed at all, the counts of draws (unless ``cut`` has no draws), and the mixed
-        labels. The labels of each mixture are recorded under the tensor of the returned y that they belong to, because
-        losses look them up by that tensor.
+        Missing ones are None. That is whether examples are mixed at all, the counts of draws (unless ``cut`` has no
+        draws), and the mixed labels. The labels of each mixture are recorded under the tensor of the returned y that
+        they belong to, because losses look them up by that tensor.
         """
         x, y, sample_weight, labels = self.tensors
         targets = tf.nest.flatten(y)
@@ -76,8 +71,8 @@ class PreparedExamples:
         if cut.draws is not None:
             cut.draws.follow(self.draws)
         # the tensors are others than those for which the first slice has recorded the labels
-        for place, mixed in labels.items():
-            cut.mixtures[id(targets[place])] = targets[place], Mixture(*mixed)
+        for position, mixed in labels.items():
+            cut.mixtures[id(targets[position])] = targets[position], Mixture(*mixed)
         return x, y, sample_weight
 
 
@@ -93,13 +88,13 @@ class Intake:
         Refused if the signature is not a known one (see `FORMS`).
         """
         self._author = author
-        self._present = present
+        self._get_hyperparameters = present
         self._mixing = _read_mixing(hp, author.live)
-        self._kind = type(author).__name__
-        self._takes = _get_augment_parameters(author)
-        # names of what `augment` takes and returns, without hp and draws
-        self._returns = self._takes[:-2]
-        self._own = type(author).augment is not Author.augment
+        self._author_class = type(author).__name__
+        # names of what `augment` takes, and of what it returns: the same without hp and draws
+        self._augment_takes = _get_augment_parameters(author)
+        self._augment_returns = self._augment_takes[:-2]
+        self._overrides_augment = type(author).augment is not Author.augment
 
     @property
     def mixes(self) -> bool:
@@ -111,20 +106,22 @@ class Intake:
     ) -> Example:
         """Gather, augment, erase and mix a slice's examples; return x, y and sample_weight, with None for missing ones.
 
-        ``tensors`` is (x,), (x, y) or (x, y, sample_weight), and ``rows`` has the row numbers of the whole batch in it.
-        Examples are only gathered after the tensors in ``after`` are computed. Partners for mixing come from the whole
-        batch; if it is cut into slices, each slice augments its partners again, with the same draws as in their own
-        slice. The draws of ``cut`` advance, and mixed labels are recorded in it. If ``tensors`` is `PreparedExamples`,
-        these examples are returned, with the same effects on ``cut``, and ``rows`` and ``after`` have no effect. Raises
-        RuntimeError for a slice without draws, and Refused if `augment` returns something wrong.
+        ``cut`` is the slice. ``tensors`` is (x,), (x, y) or (x, y, sample_weight), and ``rows`` has the row numbers of
+        the whole batch in it. Examples are only gathered after the tensors in ``after`` are computed. Partners for
+        mixing come from the whole batch; if it is cut into slices, each slice augments its partners again, with the
+        same draws as in their own slice. The draws of ``cut`` advance, and mixed labels are recorded in it. If
+        ``tensors`` is `PreparedExamples`, these examples are returned, with the same effects on ``cut``, and ``rows``
+        and ``after`` have no effect. Raises RuntimeError for a slice without draws, and Refused if `augment` returns
+        something wrong.
         """
         if cut.draws is None:
             raise RuntimeError("a slice without draws")
         if isinstance(tensors, PreparedExamples):
             return tensors.copy_to_slice(cut)
+        # the slice and the draws with which `augment` is called; both change if partners are augmented as well
         augmented, draws = cut, cut.draws
         rows_to_gather = rows[cut.start : cut.stop]
-        partners = None
+        partners = None  # for each example of the slice, the position in the batch of the one it is mixed with
         if self._mixing is not None and self._mixing.mixes:
             mixing_draws = self._mixing.find_draws(cut.draws)
             partners = mixing_draws.partners()
@@ -141,7 +138,7 @@ class Intake:
         cut.draws.follow(draws)  # the model's own draws are numbered after those of augmentation
         if partners is None or self._mixing is None:
             return example
-        if cut.parts == 1:
+        if cut.parts == 1:  # the slice is the batch, so all partners are among its examples
             others = _map_example(lambda leaf: tf.gather(leaf, partners), example)
             return _record_mixture(self._mixing.mix(example, others, mixing_draws), cut)
         # The slice's own examples come first, then their partners.
@@ -153,7 +150,8 @@ class Intake:
     def check_losses(self, cut: Slice) -> None:
         """Raise Refused if whole-number targets of a slice were mixed, and no loss has used both labels of an example.
 
-        With several arrays of such targets, each must have been used so. Call it after the slice's losses are computed.
+        If none were mixed, nothing is done. With several arrays of such targets, each must have been used so. Call it
+        after the slice's losses are computed.
         """
         # `lost`: a loss has used both labels
         if not all(mixture.lost for _, mixture in cut.mixtures.values()):
@@ -166,20 +164,23 @@ class Intake:
             )
 
     def _augment(self, example: Example, draws: Draws) -> Example:
-        """Return examples changed by the author's `augment`, if overridden, and then by random erasing of x, if set."""
+        """Return examples changed by the author's `augment`, if overridden, and then by random erasing of x, if set.
+
+        ``draws`` are those of these examples, and advance. Raises Refused if `augment` returns something wrong.
+        """
         x, y, sample_weight = example
         calls_before = draws.calls  # erasing is numbered from here, however often `augment` draws
-        if self._own:
-            arguments = {
+        if self._overrides_augment:
+            values = {
                 "x": x,
                 "y": y,
                 "sample_weight": sample_weight,
-                "hp": self._present(),
+                "hp": self._get_hyperparameters(),
                 "draws": draws,
             }
-            x, y, sample_weight = self._merge_returned(
-                self._author.augment(*(arguments[name] for name in self._takes)), example
-            )
+            arguments = [values[name] for name in self._augment_takes]
+            returned = self._author.augment(*arguments)
+            x, y, sample_weight = self._merge_returned(returned, example)
         if self._mixing is not None:
             x = self._mixing.erase(x, draws.from_call(calls_before))
         return x, y, sample_weight
@@ -187,13 +188,14 @@ class Intake:
     def _merge_returned(self, returned: Any, example: Example) -> Example:
         """Return x, y and sample_weight of ``example``, replaced by what `augment` returned.
 
-        If `augment` takes x alone, a tuple is refused unless x is a tuple, and nothing else is checked. Otherwise, the
-        values become tensors, and Refused is raised if it returned another number of values than it takes, one of
-        another structure or number of rows, or no weights for examples that have weights.
+        If `augment` takes x alone (besides ``hp`` and ``draws``), a tuple is refused unless x is a tuple, and nothing
+        else is checked. Otherwise, the values become tensors, and Refused is raised if it returned another number of
+        values than it takes, one of another structure or number of rows, or no weights for examples that have weights.
+        Values for what the examples lack, such as weights, are accepted.
         """
         x, y, sample_weight = example
-        names = self._returns
-        called = f"{self._kind}.augment({', '.join(self._takes)})"
+        names = self._augment_returns  # "x", "y" and "sample_weight", or the first one or two of them
+        called = f"{self._author_class}.augment({', '.join(self._augment_takes)})"
         if len(names) == 1:
             if isinstance(returned, tuple) and not isinstance(x, tuple):
                 raise Refused(
@@ -202,14 +204,12 @@ class Intake:
                 )
             return returned, y, sample_weight
         if not isinstance(returned, tuple) or len(returned) != len(names):
-            if isinstance(returned, tuple):
-                what = f"{len(returned)} values"
-            else:
-                what = type(returned).__name__
+            is_tuple = isinstance(returned, tuple)
+            what = f"{len(returned)} values" if is_tuple else type(returned).__name__
             raise Refused(f"{called} returned {what}, expected ({', '.join(names)})")
         if len(names) == 3 and sample_weight is not None and returned[2] is None:
             raise Refused(f"{called} returned no sample_weight for examples that have weights")
-        # `example` always has three parts
+        # not strict: `example` always has three parts, also if y alone was returned with x
         for name, given, part in zip(names, example, returned, strict=False):
             if given is not None:
                 _check_structure(called, name, given, part)
@@ -218,7 +218,9 @@ class Intake:
         for name, part in zip(names, returned, strict=True):
             if part is not None:
                 _check_rows(called, name, part, rows)
-        return (*returned, sample_weight) if len(returned) == 2 else returned
+        if len(returned) == 2:
+            return (*returned, sample_weight)
+        return returned
 
     # ---- before training
 
@@ -230,22 +232,22 @@ class Intake:
         one, with weights if `augment` adds them. Raises Refused if `augment` returns something wrong or the example
         cannot be mixed.
         """
-        if self._returns == ("x",) and self._mixing is None:
+        if self._augment_returns == ("x",) and self._mixing is None:
             return example
         # Several rows, so that it is noticed if `augment` returns another number of them.
-        repeated = tf.nest.map_structure(
+        several = tf.nest.map_structure(
             lambda leaf: tf.repeat(tf.convert_to_tensor(leaf), ROWS, axis=0), example
         )
         if self._mixing is not None:
-            self._mixing.check(tf.nest.map_structure(tf.TensorSpec.from_tensor, repeated))
-        specs: list[Any] = []
+            self._mixing.check(tf.nest.map_structure(tf.TensorSpec.from_tensor, several))
+        specs: list[Any] = []  # of each replica; all are alike
 
-        def on_each() -> None:
+        def store_specs() -> None:
             rows = tf.constant(ROWS)
             zero = tf.constant(0)
             cut = Slice.whole(rows, "keras")
             cut.draw(zero, zero)  # any draws do: only shapes and types are looked at
-            x, y, weight = self.take(repeated, tf.range(ROWS), cut)
+            x, y, weight = self.take(several, tf.range(ROWS), cut)
             found = tuple(part for part in (x, y, weight) if part is not None)
             specs.append(
                 tf.nest.map_structure(
@@ -253,11 +255,13 @@ class Intake:
                 )
             )
 
-        tf.function(lambda: replicas.run(on_each), autograph=False).get_concrete_function()
+        # thrown away; only the types are needed
+        tf.function(lambda: replicas.run(store_specs), autograph=False).get_concrete_function()
         return specs[0]
 
 
 def _map_example(change: Callable[[Any], Any], example: Example) -> Example:
+    """Return x, y and sample_weight with ``change`` applied to each array; missing ones stay None."""
     x, y, sample_weight = (_map_part(change, part) for part in example)
     return x, y, sample_weight
 
@@ -282,22 +286,23 @@ def _read_mixing(hp: Hyperparameters, live: Live) -> Mixing | None:
 
 
 def _record_mixture(mixed: Mixed, cut: Slice) -> Example:
-    """Return mixed examples, and record in their slice which labels were mixed.
+    """Return mixed examples, and record in their slice that it mixes and which labels were mixed.
 
-    Labels that cannot be averaged are recorded with both of their values.
+    Only labels that cannot be averaged are recorded: both of them, under the array of the returned y that stands for
+    them.
     """
     targets = tf.nest.flatten(mixed.y)
     cut.mixes = True
-    for place, labels in mixed.labels.items():
-        cut.mixtures[id(targets[place])] = targets[place], Mixture(*labels, mixed.share)
+    for position, labels in mixed.labels.items():
+        cut.mixtures[id(targets[position])] = targets[position], Mixture(*labels, mixed.share)
     return mixed.x, mixed.y, mixed.sample_weight
 
 
 def _get_augment_parameters(author: Author) -> tuple[str, ...]:
-    """Return the signature in `FORMS` that the author's `augment` has.
+    """Return the signature in `FORMS` that the author's `augment` has, as names of parameters.
 
-    Parameters of other names count as x, hp and draws if the method can be called with these three and has no y or
-    sample_weight. Raises Refused for other signatures.
+    Parameters of other names count as x, hp and draws, in this order, if the method can be called with three arguments
+    by position and none of its parameters is named y or sample_weight. Raises Refused for other signatures.
     """
     signature = inspect.signature(author.augment)
     names = tuple(signature.parameters)
@@ -316,6 +321,7 @@ def _get_augment_parameters(author: Author) -> tuple[str, ...]:
 
 
 def _format_augment_call(names: Sequence[str]) -> str:
+    """Return the text of a call of `augment` with these parameters, for messages."""
     return f"augment({', '.join(names)})"
 
 
@@ -348,7 +354,10 @@ def _check_rows(called: str, name: str, part: Any, rows: int | None) -> None:
 
 
 def _describe_structure(part: Any) -> str:
-    """Describe the outermost level of a nested structure in a few words, for messages."""
+    """Describe the outermost level of a nested structure in a few words, for messages.
+
+    A dictionary gives its keys, a list or tuple its length. Anything else but None counts as one array.
+    """
     if isinstance(part, dict):
         return "{" + ", ".join(map(str, part)) + "}"
     if isinstance(part, list | tuple):
