@@ -63,17 +63,17 @@ class AuthorStep(Step):
         each replica's batch.
         """
         super().__init__(model, losses)
-        (self._train_step, self._test_step), self.turns, self._networks = steps, turns, networks
+        self._train_step, self._test_step = steps
+        self.turns = turns
+        self._networks = networks
         self._micro_batches = micro_batches
-        # values of training and evaluation
-        self._names: tuple[tuple[str, ...], tuple[str, ...]] = (
-            (),
-            (),
-        )
-        # True if training counts metrics, False if evaluation does
-        self._measured: set[bool] = set()
+        # names of the values of training (True) and evaluation, found by `prepare` and `prepare_evaluation`
+        self._value_names: dict[bool, tuple[str, ...]] = {True: (), False: ()}
+        # has True if `train_step` calls `Batch.measure`, and False if `test_step` does; known once they are traced
+        self._modes_with_metrics: set[bool] = set()
+        # the following three are set by `prepare`
         self._check_losses: Callable[[Slice], None]
-        self._run: Callable[..., Any]  # calls a function on the replicas
+        self._run_on_replicas: Callable[..., Any]  # calls a function on the replicas
         self._example: Any  # of the training data
 
     @property
@@ -89,11 +89,11 @@ class AuthorStep(Step):
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
         """Find the names of the values that `train_step` returns, by traces that are thrown away.
 
-        ``example`` is a batch of one. The traces also find out whether the step measures metrics, see `counts_metrics`.
-        Raises Refused if the step returns something wrong.
+        Must be called before anything is trained. ``example`` is a batch of one. The traces also find out whether the
+        step measures metrics, see `counts_metrics`. Raises Refused if the step returns something wrong.
         """
         self._check_losses = intake.check_losses
-        self._run, self._example = replicas.run, example
+        self._run_on_replicas, self._example = replicas.run, example
         # only names matter here; `loss` is the sum that the loop reports
         trained: dict[str, Any] = {"loss": None}
         for turn in self.turns:
@@ -103,7 +103,7 @@ class AuthorStep(Step):
                 intake,
                 example,
             )
-        self._names = tuple(trained), ()
+        self._value_names = {True: tuple(trained), False: ()}
 
     def prepare_evaluation(self, example: Any | None) -> None:
         """Find the names of the values that `test_step` returns, by a trace as in `prepare`.
@@ -116,11 +116,11 @@ class AuthorStep(Step):
         if self._test_step is not None:
             compute = functools.partial(self._compute_shares, turn=(), counts=True)
             found = trace_shapes(
-                compute, self._run, None, self._example if example is None else example
+                compute, self._run_on_replicas, None, self._example if example is None else example
             )
-            self._names = self._names[0], tuple(found)
+            self._value_names[False] = tuple(found)
         if keras_private.has_compiled_metrics(self.model) and not (
-            self._measured or self._is_compiled
+            self._modes_with_metrics or self._is_compiled
         ):
             raise Refused(
                 "metrics() are never counted: call batch.measure(outputs) in train_step() or test_step()"
@@ -135,8 +135,7 @@ class AuthorStep(Step):
         """
         if not training and self._test_step is None:
             return super().zeros(training=False)
-        names = self._names[0 if training else 1]
-        return {name: tf.constant(0.0) for name in names}
+        return {name: tf.constant(0.0) for name in self._value_names[training]}
 
     def counts_metrics(self, *, training: bool) -> bool:
         """Return whether training (or evaluation, if ``training`` is False) updates the metrics.
@@ -144,7 +143,7 @@ class AuthorStep(Step):
         It is known after `prepare_evaluation`: a step does so by `Batch.measure`, and an evaluation by compiled losses
         always does.
         """
-        return training in self._measured or (self._is_compiled and not training)
+        return training in self._modes_with_metrics or (self._is_compiled and not training)
 
     def refuse_untrained(self, update: Update) -> None:
         """Raise Refused, because the loss of ``update`` depends on none of the weights that it trains."""
@@ -158,22 +157,26 @@ class AuthorStep(Step):
         """Return a slice's contributions to the values of `train_step` for one turn, and a function that does nothing.
 
         A turn is a tuple of updates that are applied at once. In other steps, the function updates the metrics; here,
-        `Batch.measure` has done so if ``counts`` is True and the author's method calls it.
+        `Batch.measure` has done so if ``counts`` is True and the author's method calls it. Raises Refused as
+        `_compute_shares`.
         """
         return self._compute_shares(cut, example, turn, counts=counts), lambda: None
 
     def run_model(self, cut: Slice, example: Example) -> None:
         """Call the author's `train_step` on a slice, because it may call the model with other inputs than x.
 
-        It is called for the first turn that trains a weight of the model or, if there is none, for the first turn.
+        Only what the call changes matters, such as moving statistics; the losses are thrown away, and metrics are not
+        updated. It is called for the first turn that trains a weight of the model or, if there is none, for the first
+        turn.
         """
-        weights = {id(weight) for weight in self.model.trainable_variables}
-        first_training = self.turns[0]
-        for turn in reversed(self.turns):
+        of_model = {id(weight) for weight in self.model.trainable_variables}
+        chosen = self.turns[0]
+        for turn in self.turns:
             trained = {id(weight) for update in turn for weight in update.variables}
-            if weights & trained:
-                first_training = turn
-        self._compute_shares(cut, example, first_training, counts=False)
+            if of_model & trained:
+                chosen = turn
+                break
+        self._compute_shares(cut, example, chosen, counts=False)
 
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
         """Return a slice's contributions to the values of `test_step`, or to the compiled losses if there is none.
@@ -196,10 +199,11 @@ class AuthorStep(Step):
         x, y, sample_weight = example
         training = bool(turn)
 
+        # what `Batch.measure` does, which the author's method may call
         def measure(predicted: Any) -> None:
             if not keras_private.has_compiled_metrics(self.model):
                 raise Refused("batch.measure() has nothing to count; define metrics()")
-            self._measured.add(training)
+            self._modes_with_metrics.add(training)
             if counts:
                 self.count_metrics(cut, example, predicted)
 
@@ -215,9 +219,10 @@ class AuthorStep(Step):
             measure=measure,
             one_hot=functools.partial(_encode_one_hot, cut, y),
         )
-        name, step = (
-            ("train_step", self._train_step) if training else ("test_step", self._test_step)
-        )
+        if training:
+            name, step = "train_step", self._train_step
+        else:
+            name, step = "test_step", self._test_step
         means = author_updates.average_values(step(batch), name)  # type: ignore[misc]  # only called if it is not None
         if sample_weight is not None and not batch.weight_was_read:
             raise Refused(
@@ -237,12 +242,13 @@ class AuthorStep(Step):
             )
         if cut.parts == 1:  # the slice is the batch
             return means
-        return {name: cut.share_of(mean) for name, mean in means.items()}
+        return {key: cut.share_of(mean) for key, mean in means.items()}
 
     def _gather_batch(self, cut: Slice, values: Any) -> Any:
         """Return the rows of ``values``, a nested structure, of all replicas together, in the order of the batch.
 
-        Raises Refused if the batch is cut into micro-batches.
+        ``values`` itself is returned if the slice is the whole batch. Raises Refused if the batch is cut into
+        micro-batches.
         """
         if cut.parts == 1:
             return values
@@ -262,21 +268,27 @@ class AuthorStep(Step):
         turns = {}  # from the last place to the first, which is then kept for a turn that is repeated
         for place, turn in reversed(list(enumerate(self.turns))):
             turns[id(turn)] = (place, turn)
-        steps: list[tuple[int, Turn]] = [*turns.values()]
-        if validates and self._test_step:
-            steps.append((0, ()))
         modes = []
-        for place, turn in steps:
+        for place, turn in turns.values():
             modes.append(
                 Mode(
-                    "training" if turn else "evaluation",
+                    "training",
                     functools.partial(self._run_turn_for_test, intake, turn=turn),
-                    training=bool(turn),
-                    calls=place * CALLS
-                    if turn
-                    else EVALUATION,  # as in training, each turn has draws of its own
+                    calls=place * CALLS,  # as in training, each turn has draws of its own
                     totals=self.counted_first,
-                    told=("train" if turn else "test") + TOLD,
+                    told=f"train{TOLD}",
+                    hint=HINT,
+                )
+            )
+        if validates and self._test_step:
+            modes.append(
+                Mode(
+                    "evaluation",
+                    functools.partial(self._run_turn_for_test, intake, turn=()),
+                    training=False,
+                    calls=EVALUATION,
+                    totals=self.counted_first,
+                    told=f"test{TOLD}",
                     hint=HINT,
                 )
             )
@@ -287,6 +299,12 @@ class AuthorStep(Step):
     def _run_turn_for_test(
         self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, turn: Turn
     ) -> Shares:
+        """Compute a slice for `additivity.check_parts`, and update the metrics if the author's method does.
+
+        ``rows`` has the row numbers of the whole batch in ``tensors``, and ``cut`` says which of them are the slice.
+        Return the slice's contributions to the batch's means by name. An empty ``turn`` means evaluation by
+        `test_step`, without augmentation.
+        """
         if turn:
             example = intake.take(tensors, rows, cut)
         else:
@@ -295,14 +313,16 @@ class AuthorStep(Step):
 
 
 def _encode_one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
-    """Return labels one-hot, with ``classes`` columns; labels that mixup or cutmix mixed have two nonzero columns.
+    """Return the whole-number ``labels`` of the slice ``cut`` one-hot, with ``classes`` columns as the last axis.
 
-    Mixed labels are then counted as used by a loss, see `Intake.check_losses`.
+    Labels that mixup or cutmix mixed have two nonzero columns, which add up to 1, or one if both are the same. They are
+    then counted as used by a loss, see `Intake.check_losses`.
     """
     mixture = cut.mixture(labels)
     if mixture is None:
         return tf.one_hot(labels, classes)
     mixture.lost = True
+    # one number per row, with as many axes as the result
     share = tf.reshape(mixture.share, [-1, *[1] * labels.shape.rank])
     return share * tf.one_hot(mixture.own, classes) + (1 - share) * tf.one_hot(
         mixture.other, classes
@@ -312,9 +332,11 @@ def _encode_one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
 def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
     """Return the graph that trains by the author's `train_step`.
 
-    Corrects the networks and optimizers of ``made``, builds the optimizers' variables and compiles the model.
-    ``example`` is one example after augmentation. Raises Refused or NotInScope for options and networks that cannot be
-    trained in this way.
+    Corrects the networks and optimizers of ``made``, builds the optimizers' variables and compiles the model. If
+    ``made`` has a loss, which then validates, the model's losses are replaced. The optimizer's own averaging of weights
+    is turned off; the graph averages instead. ``example`` is one example after augmentation, as a batch of one. Raises
+    Refused or NotInScope for options and networks that cannot be trained in this way, and ValueError if a loss weight
+    is for an output without a loss.
     """
     author = made.author
     parts = made.parts
@@ -340,12 +362,12 @@ def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exam
                 f"the optimizer of Update({update.loss!r}) averages weights, which only the trial's own may"
             )
         its_own.build(update.variables)
-    compiles = parts.options.get("loss") is not None
-    if compiles:
+    has_loss = parts.options.get("loss") is not None
+    if has_loss:
         keras_corrections.weight_added_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     losses: tuple[Any, ...] = ()  # of validation, if it has no `test_step`
-    if compiles:
+    if has_loss:
         keras_corrections.create_variables(model, author.first_example)
         losses = global_losses.replace_losses(
             model, parts.loss_weights, example, whole=options.whole
@@ -356,11 +378,10 @@ def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exam
             "define one, or return None as validation data"
         )
     program_variables.check_scope(model, replicas)
+    train_step = functools.partial(_call_author, author, "train_step", model, present)
+    test_step = None
     if overrides(author, "test_step"):
         test_step = functools.partial(_call_author, author, "test_step", model, present)
-    else:
-        test_step = None
-    train_step = functools.partial(_call_author, author, "train_step", model, present)
     micro_batches = options.recipe.micro_batches
     step = AuthorStep(
         model, losses, (train_step, test_step), made.turns, networks, micro_batches=micro_batches
@@ -377,15 +398,19 @@ def _call_author(
     present: Callable[[], Hyperparameters],
     batch: Any,
 ) -> Any:
+    """Return what the author's `train_step` or `test_step`, named by ``method``, returns for a batch.
+
+    The method gets the hyperparameters that ``present()`` returns now.
+    """
     return getattr(author, method)(model, batch, present())
 
 
 def _list_networks(
     model: keras.Model, turns: Sequence[Turn], attributes: Mapping[str, object]
 ) -> list[keras.Layer]:
-    """Return the trial's model, all layers and models in ``turns``, and those in ``attributes``, each once.
+    """Return the trial's model first, all layers and models in ``turns``, and those in ``attributes``, each once.
 
-    ``attributes`` are also searched in the dictionaries, lists and tuples that they hold.
+    Dictionaries, lists and tuples among the ``attributes`` are searched as well, but not the layers inside others.
     """
     trained = [part for turn in turns for update in turn for part in keras.tree.flatten(update.of)]
     found = []

@@ -163,14 +163,15 @@ class Program(ABC):
     ) -> Trained:
         """Train one epoch (from 1), with one learning rate per update, and return the result.
 
-        A profile of some updates is written into ``profile_into``, if given and supported.
+        It may end early if a number is not finite, which the result says. A profile of some updates is written into
+        ``profile_into``, if given and supported.
         """
 
     @abstractmethod
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
-        """Return the loss and metrics over validation data, by names without ``val_``.
+        """Return the loss and metrics over validation or test data, by names without ``val_``.
 
-        Random draws depend on ``seed`` and ``epoch``.
+        Random draws depend on ``seed`` and ``epoch``. Metrics are reset before or after it, and weights stay the same.
         """
 
     @abstractmethod
@@ -221,7 +222,10 @@ class Program(ABC):
 
     @property
     def called_with(self) -> Any:
-        """Zeros like the inputs with which the model's own steps call it, as a batch of one; None without them."""
+        """Zeros like the inputs with which the model's own steps call it, as a batch of one.
+
+        None if the model has no own steps, or if none has called it; always None by default.
+        """
         return None
 
     def begin_as(self, fresh: InitialModel) -> bool:
@@ -233,7 +237,7 @@ class Program(ABC):
         return False
 
     def reset_metrics(self) -> None:
-        """Reset the metrics that an evaluation in a hook or callback may have counted; do nothing by default."""
+        """Reset the metrics, as an evaluation in a hook or callback may have counted some; do nothing by default."""
         return
 
     def check_phases(self) -> None:
@@ -241,9 +245,10 @@ class Program(ABC):
         return
 
     def compile_updates(self, walk: Walk) -> bool:
-        """Compile updates for a trial's batches if XLA was asked for; return whether it was asked for.
+        """Compile updates for a trial's batches by XLA if it was asked for; return whether it was asked for.
 
-        Variables are restored afterwards. By default, nothing is compiled, and the result is False.
+        ``walk`` is over the trial's training data. Variables are restored afterwards. Raises Refused if XLA must be
+        used and fails. By default, nothing is compiled, and the result is False.
         """
         return False
 
@@ -255,7 +260,7 @@ class Program(ABC):
         return False
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
-        """Return which part of each batch the process of this rank must load, for training and for validation.
+        """Return which part of each batch the process of rank ``rank`` must load, for training and for validation.
 
         A part is None if the process loads the whole batch; both are None by default.
         """
@@ -275,14 +280,16 @@ class Program(ABC):
 def flatten_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Return metrics as floats; an array such as F1 by class becomes ``f1_score_0``, ``f1_score_1`` and so on.
 
-    Arrays of several axes are numbered in row-major order. Raises TypeError or ValueError for a value that is no
-    number.
+    Arrays of several axes are numbered in row-major order; an empty array gives nothing, and one of one element
+    ``name_0``. If two names are the same then, the last one counts. Raises TypeError or ValueError for a value that is
+    no number.
     """
     found: dict[str, float] = {}
     for name, value in metrics.items():
-        flat = np.asarray(value).reshape(-1)
+        elements = np.asarray(value).reshape(-1)
         if np.ndim(value) == 0:
-            found[name] = float(flat[0])
-        else:
-            found |= {f"{name}_{i}": float(element) for i, element in enumerate(flat)}
+            found[name] = float(elements[0])
+            continue
+        for i, element in enumerate(elements):
+            found[f"{name}_{i}"] = float(element)
     return found
