@@ -63,22 +63,9 @@ class Stack:
         self.graph = graph
         self._zeros: dict[bool, dict[str, tf.Tensor]] = {}  # for training (True) and evaluation
         self.epoch_s = self.trace_s = 0.0  # of its fastest epoch, and of its first trace; 0 before
-        # the state is known by raw `tf.Variable`s; a `keras.StatelessScope` only replaces Keras's
-        keras_variables = {}
-        for v in graph.variables:
-            if isinstance(v, keras.Variable):
-                keras_variables[id(v.value)] = v
         self._paths = list(state)
-        strays = []
-        for path in self._paths:
-            if id(state[path].raw) not in keras_variables:
-                strays.append(path)
-        if strays:
-            raise Refused(
-                f"{', '.join(strays)} is a tf.Variable, of which several trials cannot have a value each"
-            )
         # the program's variables, in the order of the paths; the positions below are those in this list
-        self._variables = [keras_variables[id(state[path].raw)] for path in self._paths]
+        self._variables = _list_keras_variables(graph, state)
         positions = {}
         for position, v in enumerate(self._variables):
             positions[id(v)] = position
@@ -88,21 +75,23 @@ class Stack:
         self._table_positions = {positions[id(v)] for v in graph.changed_by_rows(update)}
         self._metric_positions = [positions[id(v)] for v in graph.counters if id(v) in positions]
         generators = random_layers.list_generators(graph.step.networks)
-        self._seed_positions = set()
+        self._seed_positions: set[int] = set()
         for generator in generators:
             if id(generator.state) in positions:
                 self._seed_positions.add(positions[id(generator.state)])
         # for each of `_variables`, the values of all trials
-        self._stacked = []
+        self._stacked: list[tf.Variable] = []
         for position, v in enumerate(self._variables):
             on_host = position in self._seed_positions
             self._stacked.append(self._make_variable(v.dtype, v.shape, on_host=on_host))
         # the values of all trials by the id of a live number's variable
-        self._stacked_numbers = {}
+        self._stacked_numbers: dict[int, tf.Variable] = {}
         for v in live.variables:
             self._stacked_numbers[id(v)] = self._make_variable(v.dtype.name, v.shape)
         self._train_graph = tf.function(self._train_all, autograph=False, reduce_retracing=True)
-        self._evaluate_graph = tf.function(self._evaluate_all, autograph=False, reduce_retracing=True)
+        self._evaluate_graph = tf.function(
+            self._evaluate_all, autograph=False, reduce_retracing=True
+        )
         self._read_graph = tf.function(self._read_all, autograph=False)
 
     def _make_variable(
@@ -584,6 +573,23 @@ class Stack:
         """Assign the values of all variables, with the trials as the first axis, to the stack's variables."""
         for variable, value in zip(self._stacked, state, strict=True):
             variable.assign(value)
+
+
+def _list_keras_variables(graph: Graph, state: State) -> list[keras.Variable]:
+    """Return the Keras variable of each variable in ``state``, in order.
+
+    Raises Refused if one is a `tf.Variable` alone, whose value no `keras.StatelessScope` can replace.
+    """
+    by_raw = {}  # by the id of the `tf.Variable` within
+    for v in graph.variables:
+        if isinstance(v, keras.Variable):
+            by_raw[id(v.value)] = v
+    strays = [path for path in state if id(state[path].raw) not in by_raw]
+    if strays:
+        raise Refused(
+            f"{', '.join(strays)} is a tf.Variable, of which several trials cannot have a value each"
+        )
+    return [by_raw[id(state[path].raw)] for path in state]
 
 
 def _find_origin(tensor: tf.Tensor) -> tf.Tensor:

@@ -271,9 +271,7 @@ def make_author_parts(
             constants=model_constants,
         )
     # An own optimizer follows the loop's rate only if the trial has a learning rate that its code does not read.
-    keeps_rate = own_optimizer and (
-        "learning_rate" in optimizer_reads or "learning_rate" not in hp
-    )
+    keeps_rate = own_optimizer and ("learning_rate" in optimizer_reads or "learning_rate" not in hp)
     return AuthorParts(
         author,
         hp,

@@ -44,7 +44,9 @@ class EpochAverage(Average):
         self._moving_statistics: list[tuple[Any, keras.Variable]] = []
         for layer in keras_private.flatten_layers(model):
             if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
-                self._moving_statistics += [(layer, variable) for variable in layer.non_trainable_variables]
+                self._moving_statistics += [
+                    (layer, variable) for variable in layer.non_trainable_variables
+                ]
         moving = [variable for _, variable in self._moving_statistics]
         # `weights` and `variables` of the base class have the trainable weights first, and then the moving statistics
         super().__init__([*model.trainable_variables, *moving], first_epoch, graph.replicas)
@@ -54,12 +56,16 @@ class EpochAverage(Average):
 
     def discard_trace(self) -> None:
         """Make the next `count` trace its pass again; call it after layers were frozen or unfrozen."""
-        self._normalise_graph = tf.function(self._normalise_chunk, reduce_retracing=True, autograph=False)
+        self._normalise_graph = tf.function(
+            self._normalise_chunk, reduce_retracing=True, autograph=False
+        )
 
     @property
     def _layers_to_normalise(self) -> list[Any]:
         """The layers whose moving statistics are computed again: those that are trainable now, each once."""
-        return list({id(layer): layer for layer, _ in self._moving_statistics if layer.trainable}.values())
+        return list(
+            {id(layer): layer for layer, _ in self._moving_statistics if layer.trainable}.values()
+        )
 
     @property
     def first_epoch(self) -> float:

@@ -60,14 +60,18 @@ class GraphProgram(Program):
         self.by_epoch: EpochAverage | None = None
         self._graph = graph
         self.xla = Xla(graph, jit_compile)
-        self.stacks: list[Any] = []  # `fused.stack.Stack`s, each for several trials of this program at once
+        self.stacks: list[
+            Any
+        ] = []  # `fused.stack.Stack`s, each for several trials of this program at once
         # how many times as fast trials train together as alone; None until measured
         self.gain: float | None = None
         self._trace_training_anew()
         # AutoGraph would translate all of our code and the author's, which takes longer than tracing it.
         evaluate = functools.partial(evaluate_batches, graph)
         self.evaluate_chunk = tf.function(evaluate, reduce_retracing=True, autograph=False)
-        self._read_metrics_graph = tf.function(functools.partial(read_metrics, graph), autograph=False)
+        self._read_metrics_graph = tf.function(
+            functools.partial(read_metrics, graph), autograph=False
+        )
 
     def _trace_training_anew(self) -> None:
         """Make `train_chunk` a new function with the present update of `xla`; its next call traces it."""
@@ -499,7 +503,9 @@ class GraphProgram(Program):
         spread = []
         for name in step.spread:
             spread.append(float(sums.pop(name)) / examples_seen)
-        found = flatten_metrics(step.reported(self._read_and_reset_metrics(training=False), sums, examples_seen))
+        found = flatten_metrics(
+            step.reported(self._read_and_reset_metrics(training=False), sums, examples_seen)
+        )
         return Evaluated(found, global_losses.compute_deviation(*spread) if spread else math.nan)
 
     def reset_metrics(self) -> None:

@@ -194,7 +194,9 @@ class Intake:
         Values for what the examples lack, such as weights, are accepted.
         """
         x, y, sample_weight = example
-        names = self._augment_returns  # "x", "y" and "sample_weight", or the first one or two of them
+        names = (
+            self._augment_returns
+        )  # "x", "y" and "sample_weight", or the first one or two of them
         called = f"{self._author_class}.augment({', '.join(self._augment_takes)})"
         if len(names) == 1:
             if isinstance(returned, tuple) and not isinstance(x, tuple):

@@ -31,8 +31,9 @@ def save(
 ) -> Callable[[], None]:
     """Copy the state of a trial and return a function that writes it as a checkpoint into ``folder``, which exists.
 
-    Tables on parameter servers are written by the servers before this returns. The author's ``memory`` and the
-    fingerprint ``data`` of the training data are stored with the checkpoint.
+    The function can be called in another thread, while the trial goes on. Tables on parameter servers are written by
+    the servers before this returns. The author's ``memory`` and the fingerprint ``data`` of the training data, None if
+    there is none, are stored with the checkpoint.
     """
     about = {**trial.state(), "memory": memory, "data": data}
     if trial.program.served:
@@ -44,7 +45,8 @@ def restore(folder: Path, trial: ReadyTrial) -> About:
     """Restore weights and progress of a trial from a checkpoint that `save` wrote; return the progress.
 
     It is the dictionary that `ReadyTrial.state` returned, with ``memory`` and ``data``; the caller must restore
-    ``memory``. The number of parameter servers may differ. A checkpoint written on servers can be restored without
+    ``memory`` and compare ``data``. The number of replicas may differ: all of them then get the first one's values. The
+    number of parameter servers may differ. A checkpoint written on servers can be restored without
     them: tables are then joined, and optimizers start with new moments. Raises CheckpointError if the checkpoint is
     damaged or does not fit.
     """
@@ -74,8 +76,10 @@ class CarriedWeights:
     """
 
     def __init__(self, program: Program) -> None:
+        """Copy the values that ``program`` has now, with those of variables that hooks use or Keras does not track."""
         self._weights = _copy_values(program.state, _key_by_path(_list_weights(program)))
-        self._unknown = _copy_values(program.state, _list_untracked_by_model(program))
+        self._untracked = _copy_values(program.state, _list_untracked_by_model(program))
+        # by the kind of average: its values by the paths of the weights, and its `started`
         self._averages = {}
         for kind, average in _get_averages_by_type(program).items():
             copied = _copy_values(program.state, _list_average_variables(average))
@@ -84,28 +88,26 @@ class CarriedWeights:
     def assign_to(self, program: Program) -> None:
         """Assign the copied weights and averages to a program in its initial state, by path.
 
-        Variables that Keras does not track are assigned by the order in which they were created. An average of a kind
-        that was not copied, and the average of a weight that was not averaged before, starts at the weights. Raises
-        Refused if the program has weights of other paths or shapes; nothing is assigned then.
+        Optimizers and metrics are left as they are. Variables that Keras does not track are assigned by the order in
+        which they were created. An average of a kind that was not copied, and the average of a weight that was not
+        averaged before, starts at the weights. Raises Refused if the program has weights of other paths or shapes;
+        nothing is assigned then.
         """
         program.state.will_train()
-        mine = _key_by_path(_list_weights(program))
+        present = _key_by_path(_list_weights(program))
         shapes = {path: values[0].shape for path, values in self._weights.items()}
-        unlike = sorted(
-            {
-                path
-                for path in {*mine, *shapes}
-                if path not in mine or shapes.get(path) != tuple(mine[path].shape)
-            }
-        )
+        unlike = []
+        for path in sorted({*present, *shapes}):
+            if path not in present or shapes.get(path) != tuple(present[path].shape):
+                unlike.append(path)
         if unlike:
             # without the number of `_key_by_path`
             named = ", ".join(path.rpartition("#")[0] for path in unlike[:3])
             raise Refused(
                 f"model() makes another model in the next phase: {named} is not in both, or of another shape"
             )
-        _assign(program.state, mine, self._weights)
-        _assign(program.state, _list_untracked_by_model(program), self._unknown)
+        _assign(program.state, present, self._weights)
+        _assign(program.state, _list_untracked_by_model(program), self._untracked)
         for kind, average in _get_averages_by_type(program).items():
             average.reset()  # the average of a weight that was not trained before is the weight itself
             if kind in self._averages:
@@ -115,7 +117,7 @@ class CarriedWeights:
 
 
 def _list_weights(program: Program) -> list[keras.Variable]:
-    """Return the variables of all networks, and those that the author's hooks use."""
+    """Return the variables of all networks, and those that the author's hooks use; some may occur twice."""
     return [v for network in program.networks for v in network.variables] + list(
         program.hook_variables
     )
@@ -124,7 +126,8 @@ def _list_weights(program: Program) -> list[keras.Variable]:
 def _list_untracked_by_model(program: Program) -> dict[str, Any]:
     """Return variables made in the author's `model` that Keras does not track, such as a `tf.Variable` in a layer.
 
-    The keys are their positions, as texts, among all variables that the method has created.
+    The keys are their positions, as texts, among all variables that the method has created, tracked ones included.
+    Variables of the optimizer, of metrics and of hooks are left out.
     """
     model = program.model
     # An optimizer that `model` has made starts anew in each phase, so its variables are not carried over.
@@ -133,13 +136,14 @@ def _list_untracked_by_model(program: Program) -> dict[str, Any]:
     for variable in known:
         taken.add(id(unwrap_variable(variable)))
     untracked = {}
-    for place, raw in enumerate(program.parts.created_by_model):
+    for position, raw in enumerate(program.parts.created_by_model):
         if id(raw) not in taken:
-            untracked[str(place)] = raw
+            untracked[str(position)] = raw
     return untracked
 
 
 def _get_averages_by_type(program: Program) -> Mapping[type[Average], Average]:
+    """Return the program's averages of the weights by their class: over updates, and over epochs."""
     averages: dict[type[Average], Average] = {}
     for average in program.averages:
         averages[type(average)] = average
@@ -147,11 +151,15 @@ def _get_averages_by_type(program: Program) -> Mapping[type[Average], Average]:
 
 
 def _list_average_variables(average: Average) -> dict[str, Any]:
+    """Return the variables that hold an average, each under the key that `_key_by_path` gives the averaged weight."""
     return dict(zip(_key_by_path(average.weights), average.variables, strict=True))
 
 
 def _key_by_path(variables: Iterable[Any]) -> dict[str, Any]:
-    """Return variables, each once, by ``path#1``; others with the same path are ``path#2`` and so on."""
+    """Return variables, each once, by ``path#1``; others with the same path are ``path#2`` and so on.
+
+    In place of the path, a variable that is no Keras variable has its name.
+    """
     found: dict[str, Any] = {}
     times: Counter[str] = Counter()
     for variable in {id(unwrap_variable(v)): v for v in variables}.values():
@@ -165,11 +173,10 @@ def _key_by_path(variables: Iterable[Any]) -> dict[str, Any]:
 
 
 def _copy_values(state: State, variables: Mapping[str, Any]) -> Values:
-    found = {}
-    for path, variable in variables.items():
-        found[path] = state.read(unwrap_variable(variable))
+    """Return copies of the values of ``variables`` under the same keys, without those that ``state`` does not hold."""
     copies = {}
-    for path, values in found.items():
+    for path, variable in variables.items():
+        values = state.read(unwrap_variable(variable))
         if values is not None:
             copies[path] = values
     return copies
@@ -178,8 +185,11 @@ def _copy_values(state: State, variables: Mapping[str, Any]) -> Values:
 def _assign(state: State, variables: Mapping[str, Any], values: Values) -> None:
     """Assign to each of ``variables`` the values under its key in ``values``.
 
-    A variable that ``values`` lacks, or that ``state`` does not hold, is skipped.
+    A variable that ``values`` lacks, or that ``state`` does not hold, is skipped. Raises ValueError if there are not as
+    many values as replicas.
     """
     for path, variable in variables.items():
-        if path in values and state.read(unwrap_variable(variable)) is not None:
-            state.set_values(unwrap_variable(variable), values[path])
+        raw = unwrap_variable(variable)
+        # `read` returns None for a variable that `state` does not hold
+        if path in values and state.read(raw) is not None:
+            state.set_values(raw, values[path])
