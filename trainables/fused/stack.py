@@ -86,8 +86,8 @@ class Stack:
             self._stacked.append(self._make_variable(v.dtype, v.shape, on_host=on_host))
         # the values of all trials by the id of a live number's variable
         self._stacked_numbers: dict[int, tf.Variable] = {}
-        for v in live.variables:
-            self._stacked_numbers[id(v)] = self._make_variable(v.dtype.name, v.shape)
+        for number in live.variables:
+            self._stacked_numbers[id(number)] = self._make_variable(number.dtype.name, number.shape)
         self._train_graph = tf.function(self._train_all, autograph=False, reduce_retracing=True)
         self._evaluate_graph = tf.function(
             self._evaluate_all, autograph=False, reduce_retracing=True
