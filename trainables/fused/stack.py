@@ -80,10 +80,10 @@ class Stack:
             if id(generator.state) in positions:
                 self._seed_positions.add(positions[id(generator.state)])
         # for each of `_variables`, the values of all trials
-        self._stacked: list[tf.Variable] = []
+        self._stacked_variables: list[tf.Variable] = []
         for position, v in enumerate(self._variables):
             on_host = position in self._seed_positions
-            self._stacked.append(self._make_variable(v.dtype, v.shape, on_host=on_host))
+            self._stacked_variables.append(self._make_variable(v.dtype, v.shape, on_host=on_host))
         # the values of all trials by the id of a live number's variable
         self._stacked_numbers: dict[int, tf.Variable] = {}
         for number in live.variables:
@@ -113,7 +113,7 @@ class Stack:
         trials. Each of ``numbers`` maps the ids of the variables of live numbers to a trial's values. Of several
         replicas' values in a state, the first one's are taken. Raises KeyError if a state or numbers lack an entry.
         """
-        for path, variable in zip(self._paths, self._stacked, strict=True):
+        for path, variable in zip(self._paths, self._stacked_variables, strict=True):
             variable.assign(np.stack([arrays[path][0] for arrays in states]))
         for key, variable in self._stacked_numbers.items():
             variable.assign([each[key] for each in numbers])
@@ -125,7 +125,7 @@ class Stack:
         """
         return {
             path: (value[place].numpy(),)
-            for path, value in zip(self._paths, self._stacked, strict=True)
+            for path, value in zip(self._paths, self._stacked_variables, strict=True)
         }
 
     def states(self) -> list[Arrays]:
@@ -133,7 +133,7 @@ class Stack:
 
         Each variable is read once. The arrays of all trials are parts of the same memory.
         """
-        read = [np.array(value.numpy()) for value in self._stacked]
+        read = [np.array(value.numpy()) for value in self._stacked_variables]
         states: list[Arrays] = []
         for place in range(self.trials):
             states.append(
@@ -251,7 +251,7 @@ class Stack:
         with tf.control_dependencies([finite]):  # read the weights after the loop
             weights = []
             for position in self._trained_positions:
-                weights.append(tf.identity(self._stacked[position]))
+                weights.append(tf.identity(self._stacked_variables[position]))
         return totals, tf.logical_and(finite, all_finite(weights, by_row=True))
 
     def _update(
@@ -260,8 +260,9 @@ class Stack:
         """Make one update of all trials; return their losses by name, and for which trials all numbers are finite.
 
         Each loss, and the tensor of booleans, has shape (trials,). The numbers that must be finite are losses and
-        gradients; an update with others is applied as well. ``rows`` has the row numbers of each stream's batch,
-        ``rate`` each trial's learning rate, and ``number`` the number of each stream's update since its trials began.
+        gradients; updates in which some are not are applied as well. ``rows`` has the row numbers of each stream's
+        batch, ``rate`` each trial's learning rate, and ``number`` the number of each stream's update since its trials
+        began.
         """
         own = self._list_own_tensors(batches)
         alike = self._list_shared_tensors(batches, rows, number)
@@ -341,8 +342,8 @@ class Stack:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return each trial's gradients of the rows that a lookup has read, and the rows' indices in the table.
 
-        ``gradient`` is that of `Lookup.found`. The shapes are (trials, rows, ...) and (trials, rows), where rows counts
-        all that a trial has looked up, in as many dimensions as it may be.
+        ``gradient`` is that of `Lookup.found`. The shapes are (trials, rows, ...) and (trials, rows): all that a trial
+        has looked up is in one axis.
         """
         rows = tf.reshape(gradient, [self.trials, -1, *lookup.table.shape[2:]])
         indices = tf.cast(lookup.places, tf.int64)
@@ -493,13 +494,13 @@ class Stack:
 
         counted = []
         for position in self._metric_positions:
-            counted.append(tf.convert_to_tensor(self._stacked[position]))
+            counted.append(tf.convert_to_tensor(self._stacked_variables[position]))
         results: dict[str, tf.Tensor] = map_over_trials(compute_metrics, counted)
         # reset the counts only after they were read
         with tf.control_dependencies(list(results.values())):
             fresh = map_over_trials(reset_metrics, counted)
             for position, value in zip(self._metric_positions, fresh, strict=True):
-                self._stacked[position].assign(value)
+                self._stacked_variables[position].assign(value)
         return results
 
     # ---- the values of one trial
@@ -514,7 +515,7 @@ class Stack:
     def _list_own_tensors(self, batches: StackedBatches) -> dict[str, Any]:
         """Return variables ("state") and live numbers ("numbers") of all trials, with the trials as the first axis."""
         state = []
-        for value in self._stacked:
+        for value in self._stacked_variables:
             state.append(tf.convert_to_tensor(value))
         return {
             "state": state,
@@ -535,7 +536,7 @@ class Stack:
         seeds = {}
         for position in self._shared_positions:
             # the first trial's, which is the same for all
-            seeds[position] = tf.convert_to_tensor(self._stacked[position])[0]
+            seeds[position] = tf.convert_to_tensor(self._stacked_variables[position])[0]
         return {"rows": rows[0], "seed": batches.seeds[0], "number": number[0], "seeds": seeds}
 
     @contextmanager
@@ -571,7 +572,7 @@ class Stack:
 
     def _assign_state(self, state: Sequence[tf.Tensor]) -> None:
         """Assign the values of all variables, with the trials as the first axis, to the stack's variables."""
-        for variable, value in zip(self._stacked, state, strict=True):
+        for variable, value in zip(self._stacked_variables, state, strict=True):
             variable.assign(value)
 
 
