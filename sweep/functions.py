@@ -350,7 +350,7 @@ class FunctionTrainable:
         """Run the function until it returns, or until ``report`` returns False; it then waits inside its report.
 
         A further call lets it continue there; after the function has ended, it would wait forever. Raises Stopped if
-        the objective has not improved for ``training.patience`` epochs, while the function waits, RuntimeError if no
+        the objective has not improved for ``training.patience`` epochs, RuntimeError if no
         trial has begun, and whatever the function or ``report`` raises.
         """
         reporter = self._reporter or self._start_function()
@@ -439,8 +439,8 @@ class FunctionTrainable:
         """Make the checkpoint in ``folder`` available as `Reporter.restored`; return the epoch in which it was saved.
 
         The counts of ``training.patience`` and of the minutes continue from the checkpoint. Called after `begin` and
-        before `train`. ``folder`` must stay until then. Raises OSError, ValueError or KeyError if its file about the
-        trial's progress is missing or damaged.
+        before `train`. ``folder`` must stay until the function has read it. Raises OSError, ValueError or KeyError if
+        its file about the trial's progress is missing or damaged.
         """
         self._restored_folder = folder
         about = json.loads((folder / _ABOUT).read_text())

@@ -66,16 +66,17 @@ class NoticeWatch:
         self._announced_budgets |= dict(self._list_spent(self._standing.last or 0.0)).keys()
 
     def observe(
-        self, events: Iterable[Event], has_verdict: Callable[[], bool] | None
+        self, events: Iterable[Event], has_verdict: Callable[[], bool | None] | None
     ) -> list[Notice]:
         """Observe events and return the notices that they call for, in this order.
 
         They are about the end of a session, a failed trial, a lost worker, a new best configuration of the search (only
         the last of several), a budget of which `BUDGET_SHARE` is spent, and a verdict.
 
-        ``has_verdict`` reads the ranking and returns whether there is a verdict; it is None if no receiver wants to
-        know. It is called at most once, after all events, only if a trial has ended since it was last called, and never
-        again once it has returned True. Its errors are passed on, and the notices are lost.
+        ``has_verdict`` reads the ranking and returns whether there is a verdict, or None if that is not known; it is
+        itself None if no receiver wants to know. It is called at most once, after all events, only if a trial has ended
+        since it last had an answer, and never again once it has returned True. Its errors are passed on, and the
+        notices are lost.
         """
         notices: list[Notice] = []
         for event in events:
@@ -98,8 +99,10 @@ class NoticeWatch:
                 )
         has_trial_ended = self._standing.finished != self._ended_when_judged  # since the last look
         if has_verdict is not None and not self._is_verdict_announced and has_trial_ended:
-            self._ended_when_judged = self._standing.finished
-            if has_verdict():
+            answer = has_verdict()
+            if answer is not None:
+                self._ended_when_judged = self._standing.finished
+            if answer:
                 self._is_verdict_announced = True
                 notices.append(self._make_notice("verdict", "the best configuration has a verdict"))
         return notices

@@ -119,16 +119,16 @@ class Notifier(Follower):
             for receiver in self._receivers:
                 receiver.put(notice)
 
-    def _has_verdict(self) -> bool:
+    def _has_verdict(self) -> bool | None:
         """Return whether the present ranking of the sweep, read from its folder, has a verdict.
 
-        If it cannot be read, log that and return False, so that the other notices are sent.
+        If it cannot be read, log that and return None, so that the other notices are sent.
         """
         try:
             ranking = conditions.read_ranking(self._folder)
         except StoreError as error:
             _log(f"whether there is a verdict is not known: {error}")
-            return False
+            return None
         return conditions.has_verdict(ranking)
 
     def drop(self) -> None:

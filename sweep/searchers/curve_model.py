@@ -321,9 +321,10 @@ class CurveModel:
 
         It is `log_gains` plus the logarithm of the share of the result at the first rung that is unknown. Most trials
         stop at that rung, and are of use only by what their results teach. Without the second term, near copies of the
-        best trial, whose results are known before, are suggested again and again. With a single rung there is no second
-        term, because each trial is then trained to its end. A variant of augmented expected improvement: Huang, Allen,
-        Notz and Miller (2006), "Sequential kriging optimization using multiple-fidelity evaluations".
+        best trial, whose results are known before, are suggested again and again. There is no second term while the
+        model has a single rung: each trial is trained to its end, or too few have gone on from the first rung so far.
+        A variant of augmented expected improvement: Huang, Allen, Notz and Miller (2006), "Sequential kriging
+        optimization using multiple-fidelity evaluations".
         """
         gains = self.log_gains(features)
         if len(self._levels) == 1:

@@ -76,7 +76,7 @@ class Expression:
     """A checked expression over parameters or metrics, such as a constraint; two with the same text are equal."""
 
     text: str
-    names: frozenset[str] = field(compare=False)
+    names: frozenset[str] = field(compare=False, repr=False)
     _tree: ast.expr = field(compare=False, repr=False)
 
     @classmethod

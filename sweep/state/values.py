@@ -204,7 +204,7 @@ class Digester:
     """Digests one value; parts that are too large or nested too deeply are compared by identity.
 
     Containers are copied in one step of the interpreter before they are read, because other threads may change them.
-    ``nbytes`` counts the bytes of arrays and texts.
+    ``nbytes`` counts the bytes of arrays, texts, pickles and, with 8 bytes each, of numbers.
     """
 
     largest_bytes = LARGEST_BYTES

@@ -504,9 +504,10 @@ class Writer:
             action()
             self._away_since = None
         except StoreAway as error:
-            if not self._away_since:  # the first of the failures in a row
-                self._away_since = time.monotonic()
-            if time.monotonic() - self._away_since > AWAY_S:
+            # a local, because another thread may set the attribute to None meanwhile
+            since = self._away_since or time.monotonic()
+            self._away_since = since
+            if time.monotonic() - since > AWAY_S:
                 self._fault = f"{error}; nothing could be stored for {AWAY_S / 60:g} minutes"
         except (StoreError, OSError) as error:
             self._fault = str(error)
@@ -713,8 +714,8 @@ class Writer:
         """Stop the threads, upload the rest of the log and the other files, and merge this session's segments.
 
         Nothing is uploaded if `check` has raised a fault. An unavailable store is tried for a minute. Raises
-        `StoreError`, which says where the rest is, if the upload fails. The state of the copy is written to its file in
-        any case.
+        `StoreError`, which says where the rest is, if the upload fails. The state of the copy is then written to its
+        file as well.
         """
         self.stop_threads()
         if self._fault_reported:  # the driver has told it, and nothing more may be written

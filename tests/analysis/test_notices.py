@@ -128,6 +128,15 @@ def test_nothing_of_earlier_sessions_is_told() -> None:
     ]
 
 
+def test_a_verdict_that_is_not_known_yet_is_asked_for_again() -> None:
+    watch = NoticeWatch(Outline(name="s", metric="loss", goal="minimize"))
+    answers = iter([None, None, True])
+    events: list[Event] = [*trial(0, 1.0)]
+    for several, expected in ((events, False), ([], False), ([], True)):
+        notices = watch.observe(several, lambda: next(answers))
+        assert any(notice.event == "verdict" for notice in notices) == expected
+
+
 def test_a_verdict_is_told_once_and_only_asked_for_after_a_trial_has_ended() -> None:
     watch = NoticeWatch(Outline(name="s", metric="loss", goal="minimize"))
     asked: list[bool] = []
