@@ -90,8 +90,8 @@ class CmaesSearcher:
     def _learn_past(self, past: Iterable[TrialState]) -> int:
         """Add the points and losses of earlier trials to those on which the first distribution is centered.
 
-        Return how many trials lie in the space. Of these, completed, infeasible and pruned ones without a finite loss do
-        not count; all others count, but only those with a finite loss are added.
+        Return how many trials lie in the space. Of these, completed, infeasible and pruned ones without a finite loss
+        do not count; all others count, but only those with a finite loss are added.
         """
         count = 0
         for record in past:
