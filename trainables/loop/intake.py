@@ -220,9 +220,9 @@ class Intake:
         for name, part in zip(names, returned, strict=True):
             if part is not None:
                 _check_rows(called, name, part, rows)
-        if len(returned) == 2:
-            return (*returned, sample_weight)
-        return returned
+        if len(returned) == 3:
+            sample_weight = returned[2]
+        return returned[0], returned[1], sample_weight
 
     # ---- before training
 

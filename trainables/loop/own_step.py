@@ -219,6 +219,7 @@ class AuthorStep(Step):
             measure=measure,
             one_hot=functools.partial(_encode_one_hot, cut, y),
         )
+        step: Callable[[Batch], Mapping[str, Any]] | None
         if training:
             name, step = "train_step", self._train_step
         else:
