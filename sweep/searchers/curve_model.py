@@ -297,11 +297,14 @@ class CurveModel:
     def _predict(
         self, processes: Sequence[GaussianProcess], features: Array
     ) -> tuple[Array, Array]:
-        mean = np.zeros(len(features))
-        variance = np.zeros(len(features))
+        return self._combine([process.predict(features) for process in processes])
+
+    def _combine(self, predictions: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+        """Return means and standard deviations at the highest rung, from those of each rung's own part."""
+        mean = np.zeros(len(predictions[0][0]))
+        variance = np.zeros(len(mean))
         # from rung to rung upwards: a multiple of the losses below, plus a part of its own
-        for level, process in zip(self._levels, processes, strict=True):
-            own, deviation = process.predict(features)
+        for level, (own, deviation) in zip(self._levels, predictions, strict=True):
             mean = level.slope * mean + level.offset + level.scale * own
             variance = level.slope**2 * variance + (level.scale * deviation) ** 2
         return mean, np.sqrt(variance)
@@ -326,10 +329,13 @@ class CurveModel:
         A variant of augmented expected improvement: Huang, Allen, Notz and Miller (2006), "Sequential kriging
         optimization using multiple-fidelity evaluations".
         """
-        gains = self.log_gains(features)
+        predictions = [process.predict(features) for process in self._processes]
+        mean, deviation = self._combine(predictions)
+        gains = _log_improvements(self._best - mean, deviation)
         if len(self._levels) == 1:
             return gains
-        unknown = self._processes[0].compute_unknown_shares(features)
+        _, first_deviation = predictions[0]
+        unknown = first_deviation**2 / self._processes[0].signal
         return np.asarray(gains + np.log(unknown + LEAST_UNKNOWN))
 
 

@@ -83,7 +83,8 @@ class GaussianProcess:
         self._owners = owners
         self._features = features
         self._values = values
-        self._signal = math.exp(parameters.signal)
+        self.signal = math.exp(parameters.signal)
+        """The variance of the function far from all points."""
         matrix = self._covariance(features)
         # the jitter keeps the matrix positive definite, also if points are equal and the noise is tiny
         matrix[np.diag_indices_from(matrix)] += math.exp(parameters.noise) + JITTER
@@ -97,24 +98,10 @@ class GaussianProcess:
         The deviations are at least 1e-5.
         """
         covariance = self._covariance(features)
-        return covariance.T @ self._weights, np.sqrt(self._compute_variances(covariance))
-
-    def compute_unknown_shares(self, features: Array) -> Array:
-        """Return the share of the function's variance that the data leave unknown at each row of ``features``.
-
-        It is near 0 where the data determine the function, except for noise, and near 1 far from all of them.
-        """
-        return self._compute_variances(self._covariance(features)) / self._signal
-
-    def _compute_variances(self, covariance: Array) -> Array:
-        """Return the variances of the function, without the noise, at points with a ``covariance`` with the data.
-
-        ``covariance`` has a row for each known point. The variances are at least 1e-10.
-        """
         explained = solve_triangular(self._factor, covariance, lower=True)
         # what the known points do not explain; rounding may make it negative
-        variances = self._signal - (explained**2).sum(axis=0)
-        return np.asarray(np.maximum(variances, 1e-10))
+        variances = self.signal - (explained**2).sum(axis=0)
+        return covariance.T @ self._weights, np.sqrt(np.maximum(variances, 1e-10))
 
     def condition_on_means(self, features: Array) -> GaussianProcess:
         """Return the process conditioned on its own means at further points, which reduces its deviation there.
@@ -134,7 +121,7 @@ class GaussianProcess:
         The shape is (points of the data, rows of ``features``).
         """
         scales = np.exp(self._parameters.scales)[self._owners]
-        return self._signal * matern(
+        return self.signal * matern(
             cdist(self._features / scales, features / scales, "sqeuclidean")
         )
 
