@@ -188,7 +188,7 @@ class KeeperServer:
         """Return True if the keeper must end now; from then on it refuses commands.
 
         It must if no command runs, and at least one of these holds: its time is over and no page is open; its Ray has
-        ended; memory is short; it was asked to.
+        ended; memory is short; it was asked to; a command came that cannot use its processes.
         """
         # before the first command, there is no Ray yet
         has_lost_ray = self._has_run and not self._kept_ray.is_running

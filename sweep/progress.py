@@ -76,10 +76,11 @@ class UnitReports:
     """
 
     def __init__(self, length: int, epochs: int | None = None) -> None:
-        """Initialize the converter for trials of ``length`` units.
+        """Initialize the converter for trials whose budget is divided into ``length`` units.
 
-        ``epochs`` is the length in epochs of trials whose reports do not contain the share of the budget; None if all
-        do.
+        The share of the budget that a report contains says which unit its trial has reached. If a report does not
+        contain it, the share is that of its epoch in ``epochs``, the number of epochs of a whole trial. If ``epochs``
+        is None, each epoch of such a trial counts as a unit.
         """
         self._length = length
         self._epochs = epochs

@@ -387,9 +387,10 @@ class ReadRecorder:
     def _on_open(self, args: tuple[Any, ...]) -> None:
         """Record a file that is opened as read or, if it is opened for writing and new or emptied, as created.
 
-        A missing file that is opened for reading counts as read. Opening an existing file only to append to it is not
-        recorded. A relative path that may belong to a folder's descriptor, as `os.open` accepts one, is recorded as an
-        unknown read, unless `shutil.rmtree` opens it.
+        Only files that the author's code causes to be opened are recorded. A missing file that is opened for reading
+        counts as read. Opening an existing file only to append to it is not recorded. A relative path that may belong
+        to a folder's descriptor, as `os.open` accepts one, is recorded as an unknown read, unless `shutil.rmtree` opens
+        it.
         """
         path, flags = args[0], args[2]  # between them is the mode, which is None for `os.open`
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
@@ -481,8 +482,8 @@ class ReadRecorder:
     def _on_listdir(self, args: tuple[Any, ...]) -> None:
         """Record the listing of a folder, given by its path or by a descriptor; None is the working folder.
 
-        A descriptor whose folder cannot be found is recorded as an unknown read. Descriptors that `shutil.rmtree` lists
-        are not recorded.
+        Only listings that the author's code causes are recorded. A descriptor whose folder cannot be found is recorded
+        as an unknown read. Descriptors that `shutil.rmtree` lists are not recorded.
         """
         path = "." if args[0] is None else args[0]
         if isinstance(path, int):  # a descriptor
@@ -499,7 +500,10 @@ class ReadRecorder:
             self._note_unknown("lists a folder by its descriptor")
 
     def _on_rename(self, args: tuple[Any, ...]) -> None:
-        """Record the new name of a file or folder as created by this process, if it has created the old one."""
+        """Record the new name of a file or folder as created by this process, if it has created the old one.
+
+        Do nothing if the author's code does not cause the renaming, or has read the file of the new name before.
+        """
         source = self._resolve(args[0])
         if source is not None and self._was_written(source):
             self._note_written(args[1])
@@ -510,7 +514,7 @@ class ReadRecorder:
             self._note_written(args[0])
 
     def _on_link(self, args: tuple[Any, ...]) -> None:
-        """Record the target of a hard link as read, and a new link as created by this process."""
+        """Record the target of a hard link as read, and a new link as created, if the author's code makes the link."""
         self._note_read(args[0], self._add_file)  # reading the new name reads this file
         self._on_symlink(args)
 
@@ -520,7 +524,10 @@ class ReadRecorder:
             self._note_written(args[1])
 
     def _on_library_load(self, args: tuple[Any, ...]) -> None:
-        """Record a shared library that is loaded by its path as read; one that is loaded by its name does not count."""
+        """Record a shared library as read, if the author's code causes that it is loaded by its path.
+
+        One that is loaded by its name does not count.
+        """
         # other names are found among the system's libraries
         if isinstance(args[0], str) and os.sep in args[0]:
             self._note_read(args[0], self._add_file)
@@ -528,7 +535,7 @@ class ReadRecorder:
     def _on_sqlite_connect(self, args: tuple[Any, ...]) -> None:
         """Record a database file as read if it exists, otherwise as created by this process.
 
-        Temporary databases and those in memory are not recorded.
+        It is recorded if the author's code causes this, but not if it is a temporary database or one in memory.
         """
         path = os.fsdecode(args[0])
         if path.startswith("file:"):
@@ -550,7 +557,10 @@ class ReadRecorder:
             self._variables_before[name] = digest_environment_variable(name)
 
     def _on_program_start(self, args: tuple[Any, ...]) -> None:
-        """Record the start of a program as an unknown read, unless it only reports about the machine."""
+        """Record the start of a program as an unknown read, if the author's code causes it.
+
+        Programs that only report about the machine, such as ``nproc``, are not recorded.
+        """
         if not _reports_on_machine(args):
             self.note_process()
 
@@ -671,12 +681,13 @@ class ReadRecorder:
     def _find_author_line(self, *, importing: bool = False) -> AuthorLine | None:
         """Return the line of the author's code that causes the present event; None if there is none.
 
-        It is the innermost one that is recorded at present (`_is_counted`). File access by the import system while
-        finding modules does not count, except with ``importing``.
+        It is the line of the innermost frame of the author's code of which reads are recorded at present; other frames
+        of that code are skipped (`_is_counted`). Frames beyond sweep's call of the author's code are not searched.
+        Return None for file access by the import system while it finds modules, unless ``importing`` is true.
 
-        While a trial runs, events in threads other than the main one count even without a line of the author's, because
-        thread pools call functions of libraries directly; the line is then ``a thread``. Threads of sweep and Ray are
-        excepted.
+        If no such frame is found while a trial runs, an event in another thread than the main one counts nevertheless,
+        because thread pools call functions of libraries directly; the line is then ``a thread``. Return None, too, if
+        there is code of sweep or Ray on the stack of that thread.
         """
         frame: FrameType | None = sys._getframe(1)
         has_seen_sweep_or_ray = False

@@ -376,16 +376,19 @@ class TrialSession(RankJoining):
         Raises: CheckpointError: if the checkpoint is damaged or does not fit the trial. OtherData: if the checkpoint
         was made with data of another fingerprint.
         """
-        trial, (phase, data) = self.trial, checkpoint.read_phase_and_data(folder)
+        trial = self.trial
+        phase, data = checkpoint.read_phase_and_data(folder)
         self.data.check_fingerprint(data, folder.name)
-        if phase >= len(self._spans) and trial.assignment.trains:
+        has_phase = phase < len(self._spans)
+        if not has_phase and trial.assignment.trains:
             raise checkpoint.CheckpointError(
                 f"it was made in phase {phase + 1}, and phases() has {len(self._spans)} now; the trial begins anew"
             )
-        # Without such a phase, `saving.restore` below compares the checkpoint with the present phase's program.
-        if phase != trial.span.number and phase < len(self._spans):
+        if has_phase and phase != trial.span.number:
             program_variables.reset_changed_state(self._author)
             trial = self._trial = self._enter(self._spans[phase])
+        # A trial that does not train stays in its phase if the checkpoint's no longer exists; then this compares the
+        # checkpoint with the program of the present phase.
         about = saving.restore(folder, trial)
         self._author.memory = dict(about.get("memory", {}))
         return trial.epoch

@@ -496,14 +496,16 @@ def _compare_with_leader(left: Sequence[Racer], rules: Rules) -> list[Racer]:
     If there are fewer than two, no difference is set. If no fresh seed has been trained yet, none is set either, and
     the order stays as it is.
     """
+    # all of them have been trained with the same fresh seeds, so the first one tells whether there are any
     if len(left) < 2 or not left[0].losses:
-        return sorted(left, key=lambda racer: racer.mean)
+        return list(left)
     look = look_at_race(
         [racer.losses for racer in left], rules.seeds, equal_tells=rules.equal_tells
     )
     compared = list(left)
     for index, racer in enumerate(left):
         if index != look.leader:
+            # the difference of the mean losses, and half the width of its interval
             compared[index] = replace(racer, behind=look.behind[index], half=look.half[index])
     return sorted(compared, key=lambda racer: racer.mean)
 

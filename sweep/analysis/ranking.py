@@ -292,15 +292,17 @@ class Ranking:
 def rank(sweeps: Sequence[Sweep]) -> Ranking:
     """Return the configurations of sweeps, best first, with the verdict on each.
 
-    All repeats of a configuration count: first the share that completed, then the worst status among them, in the order
-    completed, running with a score, pruned, infeasible, unfinished, diverged, out of memory, failed. Then the mean of
-    the objective decides; of several, the Pareto front before the first objective. Configurations without a completed
-    trial are ordered by epochs before that, most first, since values after different numbers of epochs are not
-    comparable.
+    All repeats of a configuration count. Configurations are compared by the share of repeats that completed, then by
+    the worst status among them, in the order completed, running with a score, pruned, infeasible, unfinished, diverged,
+    out of memory, failed. Of those without a completed repeat, the one with more epochs is ahead then, since values
+    after different numbers of epochs are not comparable. With several objectives, the number of the Pareto front comes
+    next. At last, the mean of the first objective decides.
 
     If a sweep was confirmed, the scores of configurations with fresh seeds use only these, because the configurations
-    were chosen by the other scores. Its finalists keep the order and the verdicts of the confirmation. If there is no
-    other sweep, they come first, and all other configurations are undecided.
+    were chosen by the other scores. If it is the only sweep, its finalists come first, with the order and the verdicts
+    of the confirmation, and all other configurations are undecided. With several sweeps, finalists are compared as all
+    others are. Among configurations that only the mean can tell apart, the finalists of a sweep keep their order, ahead
+    of its other configurations. They keep their verdicts only in the cases of `_keep_verdicts_of_finalists`.
 
     ``sweeps`` has at least one sweep; their names must differ. Raises `InputError` if their objectives differ, and
     `StoreError` if a sweep.json cannot be read.
@@ -806,10 +808,14 @@ def count_needed_examples(difference: float, deviation: float) -> int:
 
 
 def find_sampling_error(ranking: Ranking, read: Tables) -> SamplingError | None:
-    """Return the sampling error of the first objective of a ranking's best configuration; None if it is unknown.
+    """Return the sampling error of the first objective of a sweep's best configuration; None if it is unknown.
 
-    Also None if no trial has completed. The number of validation examples is the smallest of any trial in ``read``, the
-    tables of the sweep, which must have the columns `COLUMNS` of the metrics, where they were recorded.
+    It is unknown if no trial has completed, if no number of validation examples was recorded, or if the metric is
+    neither a share nor a loss with a recorded deviation (see `compute_sampling_error`). The number of examples is the
+    smallest in any epoch of any trial.
+
+    ``ranking`` has the configurations of one sweep, and ``read`` has its tables. That of the metrics must have been
+    read with the columns `COLUMNS`; one that was never recorded may be missing.
     """
     if not ranking.best:
         return None

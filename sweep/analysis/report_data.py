@@ -204,13 +204,15 @@ def curves_of(
 
 
 def _sum_up(
-    metrics: pa.Table, order: npt.NDArray[np.int64], row: npt.NDArray[np.int64]
+    metrics: pa.Table, order: npt.NDArray[np.int64], trial_positions: npt.NDArray[np.int64]
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Return for each row the training time in seconds and the number of examples of its trial up to then, by name.
+    """Return for each epoch the training time in seconds and the number of examples of its trial so far, by name.
 
-    The names are `TRAINING_TIME` and `EXAMPLES`. If a row has no time, the result is empty; if a row has no examples,
-    the examples are left out. ``order`` selects rows of the table, by trial and epoch; ``row`` has the position of the
-    trial, from 0, for each of these, and the result is in their order.
+    The names are `TRAINING_TIME` and `EXAMPLES`; both sums include the epoch itself. ``order`` has the indices of the
+    epochs' rows in the table ``metrics``, sorted by trial and then by epoch; ``trial_positions`` has, for each of them,
+    the position of its trial, from 0. The arrays of the result have the length and order of ``order``. The result is
+    empty if the time of any of these epochs is unknown; `EXAMPLES` is left out if the examples per second of any of
+    them are unknown.
     """
     from sweep.store import reading
 
@@ -223,9 +225,9 @@ def _sum_up(
     parts = {TRAINING_TIME: columns["time_s"]}  # what each epoch adds
     if "examples_per_s" in columns and np.isfinite(columns["examples_per_s"]).all():
         parts[EXAMPLES] = columns["examples_per_s"] * columns["time_s"]
-    # the first row of each trial; positions of trials begin at 0
-    begins = np.flatnonzero(np.diff(row, prepend=-1))
-    lengths = np.diff(begins, append=len(row))
+    # the first epoch of each trial; positions of trials begin at 0
+    begins = np.flatnonzero(np.diff(trial_positions, prepend=-1))
+    lengths = np.diff(begins, append=len(trial_positions))
     sums = {}
     for name, part in parts.items():
         total = np.cumsum(part)  # over all trials

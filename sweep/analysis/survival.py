@@ -224,12 +224,12 @@ class Foresight:
         self._decisions = compute_decision_epochs(rule, self._max_length)
         self._losses: dict[int, float] = {}  # of trials at the rule's first decision epoch
         # of ended trials: epochs trained and epochs to train
-        self._gone: dict[int, tuple[int, int]] = {}
+        self._ended: dict[int, tuple[int, int]] = {}
         self._timed = 0  # epochs, and the seconds that they took together
         self._timed_s = 0.0
         self._events = 0  # that concern the rule, so far
         self._rehearsed = 0  # `_events` at the last rehearsal
-        self._ends: dict[int, float] = {}  # the epoch that each trial is expected to reach
+        self._expected_ends: dict[int, float] = {}  # the epoch that each trial is expected to reach
         self._prospect: Prospect | None = None
         # by length: the epochs that each simulated new trial has trained
         self._trained: dict[int, list[int]] = {}
@@ -249,12 +249,12 @@ class Foresight:
     def end(self, trial: int, epochs: tuple[int, int]) -> None:
         """Record that a trial has ended for good; ``epochs`` is the pair (epochs trained, epochs to train)."""
         self._events += 1
-        self._gone[trial] = epochs
+        self._ended[trial] = epochs
 
     def reopen(self, trial: int) -> None:
         """Record that an ended trial is open again, because it is retried. Raises KeyError if its end is not known."""
         self._events += 1
-        del self._gone[trial]
+        del self._ended[trial]
 
     def prospect(
         self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]
@@ -269,26 +269,26 @@ class Foresight:
         if self._prospect is None or self._events > self._rehearsed * 1.05:
             self._rehearsed = self._events
             self._prospect = self._rehearse(going, waiting, lost)
-            self._ends = {}
+            self._expected_ends = {}
             for (trial, (done, _)), left_epochs in zip(
                 going.items(), self._prospect.left, strict=True
             ):
-                self._ends[trial] = done + left_epochs
+                self._expected_ends[trial] = done + left_epochs
         left = []
-        for trial, (done, of) in going.items():
-            end = self._ends.get(trial)
+        for trial, (done, length) in going.items():
+            end = self._expected_ends.get(trial)
             if end is None:  # it began after the rehearsal
-                end = self._predict_end(of)
+                end = self._predict_end(length)
             left.append(max(end - done, 0.0))
         return replace(self._prospect, left=left)
 
-    def _predict_end(self, of: int) -> float:
-        """Return the epoch that a new trial of ``of`` epochs is expected to reach, by the last rehearsal.
+    def _predict_end(self, length: int) -> float:
+        """Return the epoch that a new trial of ``length`` epochs is expected to reach, by the last rehearsal.
 
-        It is the mean over the simulated new trials of the same length or, if there were none, ``of``.
+        It is the mean over the simulated new trials of the same length or, if there were none, ``length``.
         """
-        trained = self._trained.get(of)
-        return fmean(trained) if trained else of
+        trained = self._trained.get(length)
+        return fmean(trained) if trained else length
 
     def _rehearse(
         self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]
@@ -304,61 +304,75 @@ class Foresight:
         from sweep.schedulers.early_termination import build_scheduler
 
         numbers = random.Random(0)
-        started = len(self._gone) + len(going)
-        failed = [*lost.elements()]  # the last epoch of each failed trial
-        # every n-th ended trial, at most `MOST`
-        gone = dict([*self._gone.items()][:: len(self._gone) // MOST + 1])
-        seen = gone | {**going}  # the real trials: epochs trained and to train
-        # one at least, because the result is about a new trial in any case
-        coming = min(max(waiting, 1), MOST)
-        reports = (len(seen) + coming) * max(len(self._decisions), 1)
+        # A sample of the ended trials is enough: every n-th of them, at most `MOST`.
+        sample = dict([*self._ended.items()][:: len(self._ended) // MOST + 1])
+        real = sample | {**going}
+        # one new trial at least, because the result is about a new trial in any case
+        new = min(max(waiting, 1), MOST)
+        reports = (len(real) + new) * max(len(self._decisions), 1)
         rehearsals = max(min(REHEARSALS, REPORTS // reports), 1)
+        started = len(self._ended) + len(going)  # the new trials are numbered from here
+        failed = [*lost.elements()]  # the last epoch of each failed trial
         left = dict.fromkeys(going, 0.0)  # remaining epochs of each open trial, as a mean
         # open and new trials that train all their epochs, in all rehearsals
-        whole = coming_whole = 0
-        self._trained = {}
+        whole = new_whole = 0
+        self._trained = {}  # an attribute, because `_predict_end` needs it until the next rehearsal
         for _ in range(rehearsals):
             scheduler = build_scheduler(self._rule, self._objective, self._max_length)
-            losses = self._draw_losses(seen, numbers)
-            # what has happened: the rule observes the epochs so far; worst first, so that it stops none
-            for trial in sorted(seen, key=lambda trial: -losses[trial]):
-                done, of = seen[trial]
-                self._train(scheduler, trial, losses[trial], range(1, done + 1), of)
+            losses = self._draw_losses(real, numbers)
+            self._replay(scheduler, real, losses)
             # the rest of the open trials
-            for trial, (done, of) in going.items():
-                end = self._train(scheduler, trial, losses[trial], range(done + 1, of + 1), of)
-                left[trial] += max(end - done, 0) / rehearsals
-                whole += end >= of
+            for trial, (done, length) in going.items():
+                epochs = range(done + 1, length + 1)
+                reached = self._train(scheduler, trial, losses[trial], epochs, length)
+                left[trial] += max(reached - done, 0) / rehearsals
+                whole += reached >= length
             # the new trials
-            for trial in range(started, started + coming):
-                of = last = self._lengths[trial % len(self._lengths)]
-                # it fails, as the same share of the real ones did
-                if numbers.random() * started < len(failed):
-                    last = min(numbers.choice(failed), of)
-                end = self._train(scheduler, trial, numbers.random(), range(1, last + 1), of)
-                self._trained.setdefault(of, []).append(end)
-                coming_whole += end >= of
-        simulated = coming * rehearsals
-        coming_epochs = sum(map(sum, self._trained.values()))
+            for trial in range(started, started + new):
+                length = self._lengths[trial % len(self._lengths)]
+                last = _draw_last_epoch(length, failed, started, numbers)
+                epochs = range(1, last + 1)
+                reached = self._train(scheduler, trial, numbers.random(), epochs, length)
+                self._trained.setdefault(length, []).append(reached)
+                new_whole += reached >= length
+        simulated = new * rehearsals
+        new_epochs = sum(map(sum, self._trained.values()))
         return Prospect(
             [*left.values()],
             whole / rehearsals,
-            coming_epochs / simulated,
-            coming_whole / simulated,
+            new_epochs / simulated,
+            new_whole / simulated,
         )
 
-    def _train(self, scheduler: Scheduler, trial: int, loss: float, epochs: range, of: int) -> int:
+    def _replay(
+        self,
+        scheduler: Scheduler,
+        trials: Mapping[int, tuple[int, int]],
+        losses: Mapping[int, float],
+    ) -> None:
+        """Let a rule observe the epochs that real trials have trained so far.
+
+        ``trials`` has the pair (epochs trained, epochs to train) by trial. The trials train in the order of their
+        ``losses``, the worst first, so that the rule stops none of them.
+        """
+        for trial in sorted(trials, key=lambda trial: -losses[trial]):
+            done, length = trials[trial]
+            self._train(scheduler, trial, losses[trial], range(1, done + 1), length)
+
+    def _train(
+        self, scheduler: Scheduler, trial: int, loss: float, epochs: range, length: int
+    ) -> int:
         """Train a simulated trial under a rule; return the last epoch in ``epochs`` that it reports, 0 if it is empty.
 
         The rule, ``scheduler``, may stop it earlier. The trial only reports those of ``epochs`` at which the rule
-        decides, and the last of them, after which it ends. ``of`` is the trial's length, which may be beyond.
+        decides, and the last of them, after which it ends. ``length`` is the trial's own, which may be beyond.
         """
         if not epochs:
             return 0
         reports = [*(epoch for epoch in self._decisions if epoch in epochs[:-1]), epochs[-1]]
         epoch_s = self._timed_s / max(self._timed, 1)
         simulated = simulate_reports(
-            scheduler, self._objective, trial, loss, reports, epoch_s=epoch_s, gain=GAIN, of=of
+            scheduler, self._objective, trial, loss, reports, epoch_s=epoch_s, gain=GAIN, of=length
         )
         return max(simulated, default=0)
 
@@ -375,3 +389,18 @@ class Foresight:
         )
         # the same draws, exchanged among the trials whose losses are known so that they have the order of these
         return drawn | dict(zip(known, sorted(drawn[trial] for trial in known), strict=True))
+
+
+def _draw_last_epoch(
+    length: int, failed: Sequence[int], started: int, numbers: random.Random
+) -> int:
+    """Return the last epoch that a simulated trial of ``length`` epochs trains if its rule does not stop it.
+
+    ``failed`` has the last epoch of each failed trial, and ``started`` is the number of all real trials. The simulated
+    trial fails with the same probability as these, after as many epochs as one of them.
+    """
+    # with the probability len(failed) / started; there may be no real trials yet
+    fails = numbers.random() * started < len(failed)
+    if not fails:
+        return length
+    return min(numbers.choice(failed), length)

@@ -170,11 +170,13 @@ def _is_within(domain: Domain, outer: Domain) -> bool:
         return not isinstance(outer, Tied) and all(contains(outer, value) for value in choices)
     if not isinstance(domain, Range) or not isinstance(outer, Range):
         return False
-    # with steps of another size, values may lie between those of the outer range
-    is_finer = get_quantum(outer) is not None and get_quantum(outer) != get_quantum(domain)
+    outer_step = get_quantum(outer)
+    # unless both have the same steps, values of `domain` may lie between those of `outer`
+    if outer_step is not None and outer_step != get_quantum(domain):
+        return False
     low, high = get_domain_bounds(domain)
     lowest, highest = get_domain_bounds(outer)
-    return not is_finer and lowest <= low and high <= highest
+    return lowest <= low and high <= highest
 
 
 def _is_searched(row: RankedConfiguration) -> bool:

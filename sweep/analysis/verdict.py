@@ -316,8 +316,8 @@ def _find_baseline(ranking: Ranking) -> RankedConfiguration | None:
 def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
     """Return the verdict on a row of ``ranking`` in a few words, such as "worse" or "best, 2 ties", for a table's cell.
 
-    If it is undecided, that is the reason, with the number of seeds that would tell if that is known. Ties are counted
-    only without a Pareto front.
+    For an undecided row, the text is the reason. If the reason is too few seeds, it also says how many more would tell,
+    if that is known. The best row's text has the number of ties, if there are any, but not with a Pareto front.
     """
     match row.verdict:
         case Verdict.TIES:

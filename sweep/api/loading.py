@@ -79,10 +79,12 @@ def _drop_unneeded_metrics(folder: ResultsFolder, tables: Tables) -> Tables:
 def _find_results_folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
     """Yield the sweeps' folders that match a name, path, URL or pattern, those of a pattern sorted by path.
 
-    ``results`` is the results folder or the local copy of an object store, which is updated. A pattern without a folder
-    is looked up there, and in the current folder only if nothing matches there; any other pattern is relative to the
-    current folder. A pattern matches only folders with a sweep.json. A text with wildcards that is itself the name of
-    an existing folder is no pattern. Raises InputError if nothing matches, and StoreError if a store is unavailable.
+    A pattern has wildcards (``*``, ``?`` or ``[``) in its last part; those in other parts, or in a URL, are taken
+    literally, as is a text with wildcards that is itself the name of an existing folder. A pattern matches only folders
+    with a sweep.json. If it has a single part, it is looked up in ``results`` and, only if nothing matches there, in
+    the current folder; any other pattern is relative to the current folder. ``results`` is the results folder or the
+    local copy of an object store, which is updated. Raises InputError if nothing matches, and StoreError if a store is
+    unavailable.
     """
     if is_url(name):
         yield ResultsFolder.open(results, str(name))

@@ -204,8 +204,9 @@ class WorkerGroup:
     def _train(self, group: Group, trials: Sequence[int]) -> dict[int, BaseException | None]:
         """Train ``trials`` together; return, by trial number, the exception that each raised, or None.
 
-        An exception that `Group.train` raises itself is that of a single trial; for several trials, the result of
-        `_train_apart` is returned. `StoppedAtOnce` and `WorkerLost` are raised.
+        If `Group.train` itself raises an exception, the result depends on the number of trials: a single trial gets
+        that exception; for several trials, the result of `_train_apart` is returned. `StoppedAtOnce` and `WorkerLost`
+        are not caught.
         """
         reports = {}
         for trial in trials:

@@ -39,11 +39,17 @@ class StoredCheckpoints:
     store: ObjectStore
 
     def list_names(self, trial: int) -> list[str]:
-        """Return the names of a trial's complete checkpoints, that of the latest epoch first."""
+        """Return the names of a trial's complete checkpoints, that of the latest epoch first.
+
+        Raises `StoreAway` if the store is unavailable.
+        """
         return list(list_checkpoints(self.store, trial))
 
     def list_trials(self) -> set[int]:
-        """Return the numbers of the trials that have any checkpoint files, even of an incomplete checkpoint."""
+        """Return the numbers of the trials that have any checkpoint files, even of an incomplete checkpoint.
+
+        Raises `StoreAway` if the store is unavailable.
+        """
         trials = set()
         for entry in self.store.entries(CHECKPOINTS):
             # checkpoints/TRIAL/CHECKPOINT/FILE, as in `checkpoint_key`
@@ -71,13 +77,17 @@ class StoredCheckpoints:
     def keep_best(self, trial: int) -> int:
         """Delete an ended trial's complete checkpoints except the last and the best; return the bytes of those kept.
 
-        The best one has the smallest loss in its manifest. Incomplete checkpoints are neither deleted nor counted.
+        This is done in the object store only. The best one has the smallest loss in its manifest. Incomplete
+        checkpoints are neither deleted nor counted. Raises `StoreAway` if the store is unavailable.
         """
         left = trim_in_store(self.store, trial, keep=1)
         return sum(entry.size for files in left.values() for entry in files)
 
     def delete(self, trial: int) -> None:
-        """Delete all files of a trial's checkpoints, also of incomplete ones."""
+        """Delete all files of a trial's checkpoints in the store, also of incomplete ones.
+
+        Raises `StoreAway` if the store is unavailable.
+        """
         self.store.delete(entry.key for entry in self.store.entries(checkpoint_key(trial)))
 
     def upload(self, folder: Path, trial: int) -> None:

@@ -183,7 +183,8 @@ class Worker:
     Arguments:
         reuse: keep the trainable, and what it compiled, between trials.
         memory_bytes: ask to be replaced if the process has more memory than this after a trial.
-        make: creates the trainable in place of the job's own; then no other one is created after memory ran out.
+        make: creates the trainable in place of the job's own, one that belongs to other processes or trials as well;
+            then no other one is created after memory ran out.
         node: the machine; None if the process does not only train trials.
     """
 
@@ -202,7 +203,8 @@ class Worker:
         self.job = job
         self._reuse = reuse
         self._memory_bytes = memory_bytes
-        self._make = make
+        # creates a trainable that belongs to other processes or trials as well; None: this worker creates its own
+        self._make_shared_trainable = make
         self._node = node or WorkerNode()
         self._trains_only = node is not None
         self._trainable: Trainable | None = None
@@ -638,9 +640,11 @@ class Worker:
         no other trial, or if the trial has come here from another process.
         """
         asked = trial.order.assignment
-        # With `_make`, the trainable belongs to several processes or trials, and this worker alone cannot make another.
-        if self._has_earlier_trials and self._make is None:
+        # this worker alone cannot replace a trainable that belongs to other processes or trials as well
+        is_trainable_shared = self._make_shared_trainable is not None
+        if self._has_earlier_trials and not is_trainable_shared:
             return _Retry("without what earlier trials left", trial.accumulate)
+        # it has a part of a GPU, and the driver may give it a larger one
         if trial.order.shares and asked.devices.gpus < 1:
             raise _Crowded("its trial needs more of a GPU")
         # Each process trains one replica on each of its GPUs; without a whole GPU, it trains one.
@@ -649,9 +653,7 @@ class Worker:
         )
         parts = memory.choose_micro_batches(self._trainable, batch, trial.accumulate)
         if parts is not None:
-            return _Retry(
-                f"with each batch in {parts} parts", parts, elsewhere=self._make is not None
-            )
+            return _Retry(f"with each batch in {parts} parts", parts, elsewhere=is_trainable_shared)
         # this process is fresh, or the trial has come here from another
         if self._trials_taken == 1 or trial.order.moved:
             return None
@@ -1084,6 +1086,6 @@ class Worker:
         Later trials begin with the settings and the working folder that creating it has left.
         """
         if self._trainable is None:
-            self._trainable = (self._make or self._load_trainable())()
+            self._trainable = (self._make_shared_trainable or self._load_trainable())()
             self.surroundings.keep_import_effects()
         return self._trainable

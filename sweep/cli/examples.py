@@ -239,7 +239,10 @@ def _write_and_announce(
 @folder_option
 @options.as_json
 def examples_command(name: str | None, to: Path, as_json: bool) -> None:
-    """List the shipped sweep files, or copy the one called NAME."""
+    """List the shipped sweep files, or copy the one called NAME.
+
+    If the module of its model is in the same folder, it is copied too. No file is replaced.
+    """
     if name is None and as_json:
         shown = [_example_as_dict(shipped) for shipped in list_examples().values()]
         click.echo(json.dumps(shown, indent=2))

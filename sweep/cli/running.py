@@ -295,12 +295,14 @@ def _find_command_process() -> int:
 
 
 def _import_early(spec: Spec, folders: Sequence[Path], how: Options) -> None:
-    """Start to import the libraries of workers in the background, while this process checks the code and starts Ray.
+    """Let a fork server import the libraries of workers, while this process checks the code and starts Ray.
 
-    They are those that the trainable's module, which is looked for in ``folders``, imports at its top. The fork server
-    that this command has started imports them if it suits the CPU cores of these trials; otherwise another one replaces
-    it. A process that keeps Ray running starts a fork server here, unless Ray is running already. Nothing is imported
-    with ``inline``, with a cluster's address, or if trials use GPUs, because their workers are not forked.
+    The libraries are the installed packages that the trainable's module, which is looked for in ``folders``, imports at
+    its top. The imports are not waited for. This command has usually started a fork server already. It is replaced if
+    it was started for trials with another number of CPU cores, because libraries get as many threads; if there is none,
+    one is started. It ends with this command. In a process that keeps Ray for later commands, it ends with the kept Ray
+    instead, and none is started or replaced if that runs already. Nothing is imported with ``inline``, with a cluster's
+    address, or if workers cannot be forked: if trials use real GPUs, or on other systems than Linux.
     """
     if how.inline or how.address is not None:
         return

@@ -212,9 +212,8 @@ class Source:
         what that code reads.
         """
         definition = unconditional.find_definition(self.trainable, self.trees)
-        # A name that no method can have is certainly lacking, unless the trainable may have methods out of sight; then
-        # the list is empty.
-        if definition is None or not self.list_lacking_methods("a method that no class has"):
+        # methods out of sight may read any of the facts
+        if definition is None or not unconditional.shows_all_methods(self.trainable, self.trees):
             return []
         return report_reads.list_surely_unread(definition, self._author_trees, names, group)
 

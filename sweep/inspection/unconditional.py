@@ -36,6 +36,16 @@ def list_lacking_methods(
     return tuple(one for one in names if one not in methods)
 
 
+def shows_all_methods(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
+    """Return whether ``module:Name`` certainly has no other methods than those that ``trees`` show.
+
+    True for a plain function, which has none. False if the definition or a base class is not in ``trees``, or if a
+    decorator or other code may add methods.
+    """
+    module, _, name = trainable.partition(":")
+    return _collect_methods(module, name, trees, set(), set())
+
+
 def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
     """Return whether ``module:Name`` is certainly defined as a function, async or decorated ones included."""
     return isinstance(find_definition(trainable, trees), Function)

@@ -212,15 +212,17 @@ def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Probl
         return
     # a constraint of the space may keep the values of its parameters within their bounds
     constrained = frozenset[str]().union(*(one.names for one in spec.space.constraints))
+    # of the parameters that are checked
     bounds_by_name = {
         name: standard_hyperparameters.get_standard_bounds(name)
         for name in spec.space.names
-        if _is_bound(name, source)
+        if _has_standard_meaning(name, source)
     }
     for parameter in spec.space.parameters:
         name = parameter.name
         if name not in bounds_by_name or name in constrained:
             continue
+        # None for a tied domain, too, so that it is left out
         what = _describe_values_outside(parameter.domain, bounds_by_name[name])
         if what:
             place = spec.places.get(name, f"{where}: parameters.{name}")
@@ -265,7 +267,7 @@ def find_uninstalled_modules(source: Source) -> Iterator[Problem]:
         yield Problem(source.where(use), what, "install it, or leave it out")
 
 
-def _is_bound(name: str, source: Source) -> bool:
+def _has_standard_meaning(name: str, source: Source) -> bool:
     """Return whether a parameter of a `KerasTrainable` certainly has its standard meaning, so that its bounds apply.
 
     This holds for those that `KerasTrainable` itself always reads (`standard_hyperparameters.FRAME`), and for other

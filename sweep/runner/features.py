@@ -125,9 +125,11 @@ class DeviceShares(Protocol):
         """Update the measurements with a change of the log, new or replayed."""
 
     def record_step(self, trial: int, progress: Progress) -> None:
-        """Update the measurements with the parts of a worker's step that are not in its events.
+        """Update the measurements with what a worker's step says besides its events, such as the trial's structure.
 
-        Called before `observe` is called with the changes of these events.
+        A trial that its worker has given up no longer has its share. One that ran out of memory on its share of a GPU
+        gets twice the share, up to a whole GPU, when it continues, and the user is told so. If shares are fixed,
+        nothing is done. Call this before `observe` is called with the changes that the step's events make.
         """
 
     def set_remaining_trials(self, left: int | None) -> None:

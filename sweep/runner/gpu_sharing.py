@@ -309,10 +309,11 @@ class Sharing:
             self._trials_left += more
 
     def record_step(self, trial: int, progress: Progress) -> None:
-        """Update the measurements with the parts of a worker's step that are not in its events.
+        """Update the measurements with what a worker's step says besides its events, such as the trial's structure.
 
-        Called before `observe` is called with the changes of these events. A trial that ran out of memory on its share
-        gets twice the share, up to a whole GPU, when it continues, and the user is told so.
+        A trial that its worker has given up no longer has its share. One that ran out of memory on its share of a GPU
+        gets twice the share, up to a whole GPU, when it continues, and the user is told so. Call this before `observe`
+        is called with the changes that the step's events make.
         """
         self._learn_structure(trial, progress.facts)
         match progress:

@@ -293,7 +293,8 @@ class Session:
     def _open_backend(self, job: Job, view: View, connection: ExitStack) -> Backend:
         """Start the backend that trains the trials and return it; ``connection`` closes it.
 
-        Raises InterruptedByUser if the process gets the signal SIGTERM meanwhile.
+        Raises InputError if Ray does not start or no suitable cluster is found, and InterruptedByUser if the process
+        gets the signal SIGTERM meanwhile.
         """
         try:
             # `leave` ends the session at once if the backend is lost
@@ -520,9 +521,12 @@ class Session:
 
 
 def _make_searcher(spec: Spec, job: Job, info: SweepInfo) -> Searcher:
-    """Return a new searcher of a sweep that suggests each configuration once, after it has learned the warm start.
+    """Return a new searcher of a sweep that has learned the warm start; each configuration is for one trial.
 
-    ``info`` is the sweep's sweep.json, which names the earlier sweeps of the warm start. Nothing is told the user.
+    Repeats with other seeds or folds are left to the caller. ``info`` is the sweep's sweep.json, which names the
+    earlier sweeps of the warm start; their logs are read again. Nothing is told the user. Raises `InputError` if the
+    searcher cannot be built, such as one of the user's own that cannot be imported, and `StoreError` if the log of an
+    earlier sweep is gone or damaged.
     """
     searcher = methods.searcher(spec, job.import_folders)
     results = info.path.parent.parent

@@ -234,7 +234,8 @@ def _repeating_request(folder: ResultsFolder, request: StopRequest) -> Iterator[
     """Yield a function to call in a loop: it leaves the request, waits a moment and refreshes the folder.
 
     It leaves the request at the first call, and again every `_AGAIN_S` seconds, because a session that begins deletes
-    earlier requests. It raises `StoreError` if that fails. The request is withdrawn after the block.
+    earlier requests. It raises `StoreError` if the request cannot be left or the folder cannot be refreshed, but
+    ignores a store that is not available at the refresh. The request is withdrawn after the block.
     """
     asked_at: float | None = None  # when the request was last left; None before
 

@@ -66,7 +66,7 @@ class Measured:
 
     @property
     def fits(self) -> bool:
-        """Whether the combination trained without error."""
+        """Whether the combination trained without error and reported how many examples per second it trains."""
         return not self.failed
 
 

@@ -748,9 +748,10 @@ class Pauses:
         self._positions: dict[int, int] = {}
 
     def open(self, state: TrialState, epochs: int) -> OpenTrial:
-        """Return a new open trial of the search of ``epochs`` epochs, with the epochs at which its rule decides.
+        """Return a new open trial of the search that trains ``epochs`` epochs, in the stage of waiting for a worker.
 
-        It waits for a worker, and is not added to the open trials that this object knows.
+        Its decision epochs are those of the rule that pauses trials, and it may pause there. Without such a rule, they
+        are those of the scheduler, and it never pauses. The caller adds it to the open trials that this object knows.
         """
         return OpenTrial(
             state, epochs, self._deciding.decision_epochs(epochs), may_pause=self._rule is not None

@@ -99,18 +99,24 @@ def draw_value(trial: Trial, parameter: Parameter) -> Value:
     """
     name = parameter.name
     domain = parameter.domain
-    match make_distribution(domain):
+    distribution = make_distribution(domain)
+    match distribution:
         case CategoricalDistribution(choices=labels):
             label = trial.suggest_categorical(name, labels)
-            return (list_choices(domain) or ())[labels.index(label)]
+            # never None here, but the type checker does not know
+            choices = list_choices(domain) or ()
+            return choices[labels.index(label)]
         case IntDistribution(low=low, high=high, step=step, log=log):
             return trial.suggest_int(name, low, high, step=step, log=log)
-        case FloatDistribution(low=low, high=high, step=step, log=log) as known:
+        case FloatDistribution(low=low, high=high, step=step, log=log):
             number = trial.suggest_float(name, low, high, step=step, log=log)
-            # a uniform domain from 0 to 1 has `UNIT` as well, and `from_unit` returns its number itself
-            if known == UNIT or not isinstance(domain, Uniform | LogUniform):
-                return from_unit(domain, number)
-            return snap(domain, number)
+            # With any other distribution than `UNIT`, which only these domains have, the number is the value.
+            if distribution != UNIT and isinstance(domain, Uniform | LogUniform):
+                return snap(domain, number)
+            # With `UNIT`, it stands for a value. A uniform domain from 0 to 1 has `UNIT` as well; for this one,
+            # `from_unit` returns the number itself. For a tied domain, it raises the TypeError.
+            return from_unit(domain, number)
+    # never reached: for the type checker, which does not know that there are no other distributions
     raise TypeError(f"{domain} has no distribution")
 
 
@@ -330,6 +336,8 @@ class OptunaSearcher:
         """
         self._space = space
         self._reset_study()
+        # Both leave out trials that lie outside of the space. A record has all that its trial has reported so far, and
+        # how it ended, so nothing else has to be learned again.
         self._learn_past(self._past)
         for record in self._ledger.trials.values():
             self._add_started(record)

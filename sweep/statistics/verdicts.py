@@ -353,11 +353,13 @@ def compare_fronts(
     there are none; configurations with different numbers must have no seed in common. ``front`` has the configurations
     of the Pareto front, which must have scores.
 
-    A configuration with fewer seeds in common than a verdict needs is undecided: with each of the front, or, if it is
-    on the front itself, with each other one. Otherwise, those of the front are best, since no other has better means in
-    all objectives. Another one is worse if one of the front has better means in all of them and each difference is
-    significant, and ties otherwise. Its p-value is the largest one of these differences (Berger, Technometrics 24,
-    1982), and the smallest of these over the front. It is adjusted by the number of all pairs, since the front was
+    A configuration of the front is compared with all others, and any other one with each of the front. Of these, only
+    those count with which it has as many seeds in common as a verdict needs; if there is none, it is undecided.
+    Otherwise, one of the front is best, since no other has better means in all objectives. Any other one is worse if
+    one of the front has better means in all objectives and each of these differences is significant; if not, it ties.
+
+    The p-value of a comparison is the largest of those of the objectives (Berger, Technometrics 24, 1982), and that of
+    a configuration is the smallest of its comparisons. It is adjusted by the number of all pairs, since the front was
     chosen by the same scores. Differences and intervals are not given.
     """
     names = list(tables[0])

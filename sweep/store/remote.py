@@ -527,7 +527,8 @@ class Writer:
         Raises `StoreError` if that fails, and records it as a fault, after which nothing more is written.
         """
         try:
-            call_patiently(self.send, most_s, self.check)
+            # `check` is called before each attempt: it ends them by raising a fault that another thread has recorded
+            call_patiently(self.send, most_s, look=self.check)
         except StoreError as error:
             self._fault = str(error)
             raise

@@ -561,10 +561,12 @@ FORMS = (
 
 
 def _propose_named_values(path: KeyPath, outline: Outline, known: Known) -> Iterator[Proposal]:
-    """Propose values for the value at a path that no schema lists: names, trainables, and values of parameters.
+    """Propose values that no schema lists for the value at ``path``: names, trainables, and values of parameters.
 
-    Names are those of `_find_names`. Trainables are those in ``known``. In ``start_with``, ``baseline`` and ``prior``,
-    the values that the file gives for the parameter are proposed; in ``parameters``, those for a new parameter.
+    Names are those of `_find_names`. The trainables in ``known`` are proposed for the key ``trainable``. For a
+    parameter in ``start_with``, ``baseline`` or ``prior``, the values that the file gives for that parameter are
+    proposed. In ``parameters``, the proposals are those of `_propose_parameter_values`: blocks for a whole parameter,
+    and values for ``value``, ``values`` and ``when`` in its block.
     """
     names, about = _find_names(path, outline, known)
     for name in names:

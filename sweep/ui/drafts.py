@@ -41,12 +41,12 @@ run_cap: 12
 
 
 def write_template(trainables: KnownTrainables, file: str) -> str:
-    """Return the text of a sweep file to begin with; takes seconds.
+    """Return the text of a sweep file to begin with; may take seconds, and writes no file.
 
-    The file names the first trainable with which it has no mistakes, of the first 3 in `KnownTrainables.found`, whose
-    sources are read into ``trainables``. If there is none, as before `KnownTrainables.search_folder` was called, it
-    names an example of sweep, which is not checked. ``file`` is the path that the text will have, which tells where
-    modules are looked for. Nothing is written.
+    The first 3 trainables in `KnownTrainables.found` are tried in turn: the source of each is read into ``trainables``,
+    and the text that names it is checked. The first text without mistakes is returned. If there is none, as before
+    `KnownTrainables.search_folder` was called, the text names an example of sweep, and is not checked. ``file`` is the
+    path that the text will have: modules are also looked for in its folder.
     """
     found = trainables.found or {}
     for trainable in [*found][:MOST_TRIED]:

@@ -252,7 +252,10 @@ def _exchange_token(request: web.Request, token: str) -> web.Response:
 
 
 def _brings_pass(request: web.Request) -> bool:
-    """Return whether a request comes with a pass from a notebook, valid or not: a GET of ``/`` or ``/-/here``."""
+    """Return whether a request brings a pass from a notebook, whether or not the pass is valid.
+
+    Such a request is a GET of ``/`` or ``/-/here`` that has the parameter ``pass`` in its query.
+    """
     return request.method == "GET" and request.path in ("/", "/-/here") and "pass" in request.query
 
 

@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,48 +150,53 @@ def tfrecords(
     shards = _find_files(pattern)
     records = index_records(shards)
     size = len(records)
+    shuffled_at_once = min(size, buffer)
 
-    # The passes are needed twice: of the records, and of the numbers of the records, which cost less to skip.
-    def visited(
-        open_shard: Callable[[tf.Tensor], tf.data.Dataset], shard_items: Sequence[Any]
-    ) -> Callable[[int | None, int], tf.data.Dataset]:
-        """Return a function that gives the dataset of a pass, from what ``open_shard`` makes of each shard.
-
-        ``open_shard`` is called with the shard's item in ``shard_items``.
-        """
-
-        def ordered(seed: int | None, number: int) -> tf.data.Dataset:
-            """Return what `open_shard` yields in a pass: in the files' order, or with a seed mixed and shuffled."""
-            order = permutation(len(shards), seed, number)
-            items = tf.data.Dataset.from_tensor_slices([shard_items[int(place)] for place in order])
-            open_at_once = 1 if seed is None else INTERLEAVED
-            found = items.interleave(
-                open_shard,
-                cycle_length=open_at_once,
-                num_parallel_calls=tf.data.AUTOTUNE,
-                deterministic=True,
-            )
-            if seed is not None:  # before parsing, because records are smaller than examples
-                found = shuffle_dataset(found, min(size, buffer), mix_seeds(seed, number))
-            return found
-
-        return ordered
-
-    def parsed(record: tf.Tensor) -> tuple[Any, ...]:
+    def parse(record: tf.Tensor) -> tuple[Any, ...]:
         return example(tf.io.parse_single_example(record, dict(features)))
 
-    def range_of_numbers(span: tf.Tensor) -> tf.data.Dataset:
+    def list_numbers(span: tf.Tensor) -> tf.data.Dataset:
         return tf.data.Dataset.range(span[0], span[1])
 
+    # Passes over the records and, in the same order, over the numbers of the records, which cost less to skip.
+    read_records = partial(_visit_shards, tf.data.TFRecordDataset, shards, shuffled_at_once)
+    read_numbers = partial(_visit_shards, list_numbers, [*records.file_spans], shuffled_at_once)
     return Stream(
-        visited(tf.data.TFRecordDataset, shards),
-        size,
-        lambda buffer: tfrecords(pattern, features, example, buffer),
-        (parsed,),
-        # the same passes over the records' numbers in place of the records
-        visited(range_of_numbers, [*records.file_spans]),
-        records.fetch,
+        ordered=read_records,
+        size=size,
+        buffered=lambda other_buffer: tfrecords(pattern, features, example, other_buffer),
+        maps=(parse,),
+        places=read_numbers,
+        fetched=records.fetch,
     )
+
+
+def _visit_shards(
+    open_shard: Callable[[tf.Tensor], tf.data.Dataset],
+    shard_items: Sequence[Any],
+    buffer: int,
+    seed: int | None,
+    number: int,
+) -> tf.data.Dataset:
+    """Return pass ``number`` over all elements of shards: in the shards' order, or with a seed mixed and shuffled.
+
+    ``open_shard`` returns the dataset of a shard's elements; it is called with the shard's item in ``shard_items``.
+    With a seed, the shards are visited in an order of the pass, `INTERLEAVED` at a time, and the elements are shuffled
+    in a buffer of ``buffer``.
+    """
+    order = permutation(len(shard_items), seed, number)
+    items = tf.data.Dataset.from_tensor_slices([shard_items[int(place)] for place in order])
+    open_at_once = 1 if seed is None else INTERLEAVED
+    elements = items.interleave(
+        open_shard,
+        cycle_length=open_at_once,
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+    if seed is None:
+        return elements
+    # before records are parsed, because they are smaller than examples
+    return shuffle_dataset(elements, buffer, mix_seeds(seed, number))
 
 
 # ---- Parquet

@@ -82,8 +82,8 @@ class StreamSplit(Examples):
         self.differs = find_nondeterminism(stream.read(None, 0))
         self._example_bytes = _measure_example_bytes(stream)
         self._ordered = stream  # the stream with the shuffle buffer that `visit` has set
-        # number of examples known to exist, if the stream was not counted to its end
-        self._seen = 0
+        # number of examples that `count` has found so far; stays 0 if the stream says its size
+        self._found = 0
         self.counted = stream.size is not None
         if stream.size is not None:
             self._start_pass(stream.size)
@@ -99,23 +99,24 @@ class StreamSplit(Examples):
         """
         if self.counted:
             return
-        if self._stream.endless and extent.examples is None:
+        wanted = extent.examples  # None: all examples of the stream
+        if self._stream.endless and wanted is None:
             raise DataError(
                 "an endless dataset, expected one pass over its examples; use take(n), or say with steps_per_epoch (of "
                 "validation data validation_steps) how many batches an epoch has"
             )
         # An endless stream has enough examples. So has one of which an earlier trial has counted as many.
-        has_enough = extent.examples is not None and (
-            self._stream.endless or extent.examples <= self._seen
-        )
+        has_enough = wanted is not None and (self._stream.endless or wanted <= self._found)
         if not has_enough:
-            self._seen = _count_stream(self._stream, extent)
+            self._found = _count_stream(self._stream, extent)
             # The count has reached the end of the stream if it found fewer examples than asked for.
-            self.counted = extent.examples is None or self._seen < extent.examples
+            self.counted = wanted is None or self._found < wanted
+        # `_start_pass` sets `size`.
         if self.counted:
-            self._start_pass(self._seen)
+            self._start_pass(self._found)
         else:
-            self._start_pass(MOST, extent.of_an_epoch)
+            # The end is unknown. No chunk has more examples than an epoch needs.
+            self._start_pass(MOST, at_once=extent.of_an_epoch)
 
     def _start_pass(self, size: int, at_once: int | None = None) -> None:
         """Store the number of examples of a pass, and create the prefetcher that will read passes.
@@ -306,11 +307,12 @@ def _read_share(
 
 
 def _select_read_rows(arrays: Any, mine: Mask, whole: bool, places: Order) -> Any:
-    """Return the examples at the positions ``places`` of a chunk; ``arrays`` holds only those marked in ``mine``.
+    """Return the examples at the positions ``places`` of a chunk, of which this process has read only a part.
 
-    ``places`` must be positions that are marked. With ``whole``, they are all of these in order, and maybe the last one
-    again: all of ``arrays`` is returned, with the last row repeated up to the length of ``places``, because the arrays
-    of all processes must be equally long.
+    ``mine`` marks the positions that were read, and ``arrays`` holds a row for each marked position, in order. All of
+    ``places`` must be marked. If ``whole`` is True, ``places`` must be all marked positions in order, followed by any
+    number of repetitions of the last one. Then ``arrays`` are returned, with the last row repeated as often, because
+    the arrays of all processes must be equally long. The caller sets ``whole`` if this process has one replica.
     """
     if not whole:
         # The cumulative sum numbers the marked positions, and so gives the row of `arrays` for each of them.

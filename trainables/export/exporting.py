@@ -100,7 +100,11 @@ def _describe_model_and_data(trial: ReadyTrial, plain: Plain) -> Mapping[str, st
 
 
 def _describe_split(split: Examples, inputs: Any) -> str:
-    """Return the number of examples of a data set, and type and shape of each array; ``inputs`` stand for its own."""
+    """Describe a data set in words: the number of its examples, and the type and shape of each array of an example.
+
+    Its inputs are left out; those of the model, of which ``inputs`` is a batch, are described in their place. If the
+    examples of a stream have not been counted, the text has no number.
+    """
     example = inputs, *split.example()[1:]
     leaves = []
     for leaf in keras.tree.flatten(example):

@@ -384,5 +384,8 @@ def _format_onnx_loading(inputs: Signature) -> str:
 
 
 def _name_variable(name: str) -> str:
-    """Return the name of a variable for an input in shown code: "x" for a single input."""
+    """Return the name of the variable that stands for the input ``name`` of a model in shown code.
+
+    It is "x" for "inputs", the name that `make_signature` gives to a single input; any other name is returned as it is.
+    """
     return "x" if name == "inputs" else name

@@ -164,21 +164,23 @@ class Stack:
     def train(
         self, batches: StackedBatches, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]
     ) -> Any:
-        """Train all trials on ``batches``; return ``sums`` with their losses added, and which trials are finite.
+        """Train all trials on ``batches``; return ``sums`` plus the batches' losses, and which trials are finite.
 
         A trial is finite if the losses and gradients of all updates, and its trained weights afterwards, are free of
-        NaN and infinity. ``rates`` has the learning rates, with shape (batches, trials). ``sums`` is not changed. Each
-        sum, and the tensor of booleans, has shape (trials,); a batch's mean loss is multiplied by its number of
-        examples before it is added. All later batches are trained on even if a trial is not finite.
+        NaN and infinity. ``rates`` has the learning rates, with shape (batches, trials). Each batch's mean losses,
+        times its number of examples, are added to the sums of the same names; no names are added, and ``sums`` itself
+        is not changed. Each sum, and the tensor of booleans, has shape (trials,). All later batches are trained on even
+        if a trial is not finite.
         """
         return self._train_graph(batches, pad_rates(rates, batches.orders.shape[1]), sums)
 
     @unregister_with_owner
     def evaluate(self, batches: StackedBatches, sums: dict[str, tf.Tensor]) -> Any:
-        """Evaluate all trials on the same batches and update their metrics; return ``sums`` with their losses added.
+        """Evaluate all trials on the same batches and update their metrics; return ``sums`` plus the batches' losses.
 
-        Of the orders in ``batches``, the first stream's is used for all. ``sums`` is not changed. Each sum has shape
-        (trials,); a batch's mean is multiplied by its number of examples before it is added.
+        Of the orders in ``batches``, the first stream's is used for all. Each batch's mean losses, times its number of
+        examples, are added to the sums of the same names; no names are added, and ``sums`` itself is not changed. Each
+        sum has shape (trials,).
         """
         return self._evaluate_graph(batches, sums)
 
@@ -227,9 +229,10 @@ class Stack:
     def _train_all(
         self, batches: StackedBatches, rates: tf.Tensor, sums: dict[str, tf.Tensor]
     ) -> Any:
-        """Train on all batches; return ``sums`` with the losses added, and which trials are finite.
+        """Train all trials on all batches; return ``sums`` plus the batches' losses, and which trials are finite.
 
-        This is the graph of `train`, whose docstring has the details.
+        Each batch's mean losses, times its number of examples, are added to the sums of the same names; no names are
+        added, and ``sums`` itself is not changed. `train`, whose docstring has the rest, calls this as a graph.
         """
 
         # i: number of the batch in the chunk
@@ -422,9 +425,10 @@ class Stack:
     def _evaluate_all(
         self, batches: StackedBatches, sums: dict[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
-        """Evaluate all batches; return ``sums`` with the losses added.
+        """Evaluate all trials on all batches and update their metrics; return ``sums`` plus the batches' losses.
 
-        This is the graph of `evaluate`, whose docstring has the details.
+        Each batch's mean losses, times its number of examples, are added to the sums of the same names; no names are
+        added, and ``sums`` itself is not changed. `evaluate` calls this as a graph.
         """
 
         # i: number of the batch in the chunk

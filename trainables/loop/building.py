@@ -502,6 +502,7 @@ def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exa
     replicas = options.placement.replicas
     model = parts.model
     optimizer = parts.optimizer
+    # the losses that layers add get the weight of their slice in the batch, in place of Keras's division by replicas
     keras_corrections.weight_added_losses(model)
     # the loop itself scales the loss
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
@@ -509,12 +510,13 @@ def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exa
     keras_corrections.create_variables(model, author.first_example)
     if parts.options.get("loss") is None:
         keras_corrections.check_added_losses(model, author.first_example)
+    # with `whole`, each batch is a single slice, and Keras's own losses suffice
     losses = global_losses.replace_losses(model, parts.loss_weights, example, whole=options.whole)
     program_variables.check_scope(model, replicas)
     step = CompiledStep(model, losses, intake)
-    return Graph(
-        step, replicas, author.live, options.recipe, intake, optimizers.disable_averaging(optimizer)
-    )
+    # the momentum of the optimizer's own averaging, which this turns off, because the graph averages instead
+    momentum = optimizers.disable_averaging(optimizer)
+    return Graph(step, replicas, author.live, options.recipe, intake, own_average=momentum)
 
 
 def _build_keras_graph(

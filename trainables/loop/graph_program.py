@@ -545,12 +545,13 @@ def train_batches(
     rates: tf.Tensor,
     sums: dict[str, tf.Tensor],
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-    """Train on batches, one learning rate each; return ``sums`` with their losses added, and whether all is finite.
+    """Train on batches, one learning rate each; return ``sums`` plus their losses, and whether all is finite.
 
-    A batch's mean losses are multiplied by its number of examples; the values of a model that trains itself are
-    replaced by those of the last batch. ``update`` is `Graph.update` or a compiled form of it. ``rates`` may be longer
-    than the number of batches. Stops at the end of the block of `BLOCK` updates in which a number is not finite; the
-    trained weights are checked at the end. Called while tracing, it also adds the graph to ``graph.traced``.
+    Each batch's mean losses, times its number of examples, are added to the sums of the same names; the values of a
+    model that trains itself are replaced by those of the last batch. No names are added, and ``sums`` itself is not
+    changed. ``update`` is `Graph.update` or a compiled form of it. ``rates`` may be longer than the number of batches.
+    Stops at the end of the block of `BLOCK` updates in which a number is not finite; the trained weights are checked at
+    the end. Called while tracing, it also adds the graph to ``graph.traced``.
     """
     graph.traced.append(tf.compat.v1.get_default_graph())
 
@@ -580,10 +581,11 @@ def train_batches(
 def evaluate_batches(
     graph: Graph, batches: Batches, sums: dict[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
-    """Evaluate batches and update the metrics with them; return ``sums`` with their losses added.
+    """Evaluate batches and update the metrics with them; return ``sums`` plus their losses.
 
-    A batch's mean losses are multiplied by its number of examples; the values of a model that trains itself are
-    replaced by those of the last batch. Called while tracing, it also adds the graph to ``graph.traced``.
+    Each batch's mean losses, times its number of examples, are added to the sums of the same names; the values of a
+    model that trains itself are replaced by those of the last batch. No names are added, and ``sums`` itself is not
+    changed. Called while tracing, it also adds the graph to ``graph.traced``.
     """
     graph.traced.append(tf.compat.v1.get_default_graph())
 

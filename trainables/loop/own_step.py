@@ -316,8 +316,9 @@ class AuthorStep(Step):
 def _encode_one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
     """Return the whole-number ``labels`` of the slice ``cut`` one-hot, with ``classes`` columns as the last axis.
 
-    Labels that mixup or cutmix mixed have two nonzero columns, which add up to 1, or one if both are the same. They are
-    then counted as used by a loss, see `Intake.check_losses`.
+    For an example that mixup or cutmix has mixed, the columns of both its labels have their shares, which add up to 1.
+    That these labels are mixed is only known if ``labels`` is the very tensor that `Intake.take` returned as targets.
+    It is then recorded in ``cut`` that both labels were used, so that `Intake.check_losses` does not raise Refused.
     """
     mixture = cut.mixture(labels)
     if mixture is None:
@@ -387,9 +388,9 @@ def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exam
     step = AuthorStep(
         model, losses, (train_step, test_step), made.turns, networks, micro_batches=micro_batches
     )
-    return Graph(
-        step, replicas, author.live, options.recipe, intake, optimizers.disable_averaging(optimizer)
-    )
+    # the momentum of the optimizer's own averaging, which this turns off, because the graph averages instead
+    momentum = optimizers.disable_averaging(optimizer)
+    return Graph(step, replicas, author.live, options.recipe, intake, own_average=momentum)
 
 
 def _call_author(

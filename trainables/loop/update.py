@@ -93,21 +93,29 @@ class Graph:
         self._weights_with_sparse_gradients: dict[int, list[keras.Variable]] = {}
         # by number of the turn: how far seed generators have drawn at its end (see `Draws.seeds`)
         self._seeds_after_turn: dict[int, dict[int, tuple[Any, int]]] = {}
+        # by id() of the update; an update without an optimizer of its own has the trial's
         self.optimizer_of = {}
-        for update, its in author_updates.list_optimizers(step.turns, self.optimizer):
-            self.optimizer_of[id(update)] = its
+        for update, optimizer in author_updates.list_optimizers(step.turns, self.optimizer):
+            self.optimizer_of[id(update)] = optimizer
         self.loss_scale = LossScale() if recipe.scale_loss else None
-        momentum = live.number("ema_momentum", standard=True) if recipe.average else own_average
-        self.average: Average | None = None
+        momentum: LiveNumber | float | None = own_average
+        if recipe.average:
+            momentum = live.number("ema_momentum", standard=True)
+        self.average: Average | None = None  # None: the weights are not averaged
         if momentum is not None:
             from trainables.recipe.averaging import Average
 
             self.average = Average(self.model.trainable_variables, momentum, replicas)
+        # the author's batch hook, if any; whoever makes the graph sets this and `created` afterwards
         self.watch: InGraphHook | None = None
         self.created: Sequence[Any] = ()  # all variables that the author's methods have created
+        # the seed generators that a batch draws from, in training and in evaluation
         self.seeds = UsedGenerators()
         self.seeds_of_evaluation = UsedGenerators()
-        for name in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
+        numbers = [*recipe.clipping]
+        if recipe.sharpness:
+            numbers.append("sam_rho")
+        for name in numbers:
             # create it here, so that replicas, in their threads, only look it up
             live.number(name, standard=True)
 
@@ -461,7 +469,11 @@ class Graph:
     ) -> dict[str, tf.Tensor]:
         """Return the training losses of a batch without gradients, by name, and update the metrics with the batch.
 
-        Only for one replica, without micro-batches and with one turn, as for several trials in one program.
+        ``rows`` are the batch's row numbers in ``tensors``. Random draws, as of augmentation, depend on ``seed``, that
+        of the trial, and ``number``, that of the update. An author's own `train_step` gives all its values, and
+        metrics only if it calls `Batch.measure`. Only for one replica, without micro-batches, and if all updates of a
+        batch are applied together (one `Turn`), as for several trials in one program. Raises Refused as `losses` of the
+        step and `Intake.take` do.
         """
 
         def compute(cut: Slice, example: Example) -> dict[str, tf.Tensor]:

@@ -204,8 +204,9 @@ def compute_rates(
 def _share_after_warmup(used: float, updates: int, warmup: int) -> float:
     """Return the progress of the decay, from 0 to 1, when the share ``used`` of the trial's minutes has passed.
 
-    ``updates`` is the number of updates so far, at least ``warmup``, the length of the warm-up in updates. The warm-up
-    is assumed to have taken the fraction ``warmup / updates`` of the time so far. Returns 1 if that is all the minutes.
+    It is the fraction that has passed of the minutes after the warm-up. ``updates`` is the number of updates so far, at
+    least ``warmup``, the length of the warm-up in updates. The warm-up is assumed to have taken the fraction
+    ``warmup / updates`` of the time so far. Returns 1 if, by this, the warm-up has taken all minutes of the trial.
     """
     if updates:
         warmed = used * warmup / updates

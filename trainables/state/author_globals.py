@@ -319,9 +319,10 @@ class TrialSnapshot:
             self._starting_values.record(list_namespaces, key=data)
 
     def list_objects(self) -> Iterator[tuple[str, object]]:
-        """Yield (full name of a value, object) for all objects within the values of the snapshot.
+        """Yield (full name of a value, object) for the values of the snapshot and all objects within them.
 
-        Plain objects such as numbers and texts are left out.
+        They are those of the moment when the snapshot was taken; an object within two values comes twice. Plain objects
+        such as numbers and texts are left out. Of a value with very many objects, only the first ones are yielded.
         """
         return self._starting_values.list_objects()
 

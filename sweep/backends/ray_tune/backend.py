@@ -84,36 +84,46 @@ class RayTune:
     notice: Callable[[str], None] = lambda text: None
     # shown in Ray's metrics and on the job's page
     sweep_status: Callable[[], SweepStatus] | None = None
-    _fits: Callable[[], int] = field(init=False, repr=False)
-    _fits_of: Callable[[float], int] = field(init=False, repr=False)
-    _bounds: tuple[ConcurrencyLimits, ...] = field(init=False, repr=False)
-    _given: Any = field(init=False, repr=False)
+    # count how many trials may run at once: with `devices`, and with a number of GPUs each
+    _count_room: Callable[[], int] = field(init=False, repr=False)
+    _count_room_with_gpus: Callable[[float], int] = field(init=False, repr=False)
+    # those that these two functions apply
+    _limits: tuple[ConcurrencyLimits, ...] = field(init=False, repr=False)
+    # the class or function of the job in Ray's object store; None if workers import it by its name
+    _stored_target: Any = field(init=False, repr=False)
     _sharing: ClusterSharing | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._sharing = None
-        allowed = partial(count_allowed_trials, max_share=self.max_share)  # of those that fit
-        bounds = ConcurrencyLimits(
-            self.most, lambda fits: min(allowed(fits), self._limit_to_part(fits))
-        )
-        # for trials with GPU shares, which `room` limits to the part of this sweep
-        of_shares = ConcurrencyLimits(self.most, allowed)
-        self._bounds = (bounds, of_shares)
-        self._fits = self.cluster.room(self.devices, bounds, self.job.workers, self.job.aside)
-        self._fits_of = self.cluster.at_once(self.devices, of_shares)
-        self._given = store_target(self.job)
+        """Make the functions that count the room, and store the job's class or function for the workers.
+
+        Raises InputError if no trial fits.
+        """
+        self._sharing = None  # `train` sets it
+        # returns how many of the trials that fit `max_share` allows
+        limit_to_max_share = partial(count_allowed_trials, max_share=self.max_share)
+
+        def limit_to_both(fits: int) -> int:
+            return min(limit_to_max_share(fits), self._limit_to_part(fits))
+
+        limits = ConcurrencyLimits(self.most, limit_to_both)
+        self._count_room = self.cluster.room(self.devices, limits, self.job.workers, self.job.aside)
+        # Trials with GPU shares are limited to the part of this sweep by `room`.
+        limits_with_gpus = ConcurrencyLimits(self.most, limit_to_max_share)
+        self._count_room_with_gpus = self.cluster.at_once(self.devices, limits_with_gpus)
+        self._limits = (limits, limits_with_gpus)
+        self._stored_target = store_target(self.job)
 
     def at_once(self, gpus: float) -> int:
         """Return how many trials with ``gpus`` GPUs each can run at once now, at least 1; InputError if none fits.
 
         The limits `most` and `max_share` apply, but not the part of this sweep on a cluster that it shares.
         """
-        return self._fits_of(gpus)
+        return self._count_room_with_gpus(gpus)
 
     def limit(self, most: int | None) -> None:
         """Run at most ``most`` trials at once from now on, None for as many as fit; running trials continue."""
-        for bounds in self._bounds:
-            bounds.most = most
+        for limits in self._limits:
+            limits.most = most
 
     def train(self, driver: Driver) -> None:
         """Train all trials that the driver hands out, as many at a time as there is room for; then return.
@@ -137,7 +147,9 @@ class RayTune:
         cluster.
         """
         shared = driver.room
-        return self._fits() if shared is None else self._limit_to_part(shared)
+        if shared is None:
+            return self._count_room()
+        return self._limit_to_part(shared)
 
     def _limit_to_part(self, fits: int) -> int:
         """Return how many of the ``fits`` trials that fit this sweep may run: all if it has no `ClusterSharing`."""
@@ -173,8 +185,8 @@ def train_trials(
         "reuse": backend.reuse,
         "watch": not backend.cluster.local,
     }
-    if backend._given is not None:
-        config["given"] = backend._given
+    if backend._stored_target is not None:
+        config["given"] = backend._stored_target
     workers = Workers(job.together)
     with (
         worker_exits.make_exits_folder(job),
@@ -222,7 +234,7 @@ def _keep_workers(backend: RayTune, job: Job, driver: Driver) -> AbstractContext
     if kept is None or not backend.cluster.local:
         return nullcontext()
     are_plain = job.workers + job.aside == 1 and job.together == 1 and driver.room is None
-    if not (are_plain and backend.reuse and backend._given is None and not job.profile):
+    if not (are_plain and backend.reuse and backend._stored_target is None and not job.profile):
         kept.workers.end()
         return nullcontext()
     kept.workers.end_unfit(job, WorkerSettings(backend.devices, backend.training), backend.notice)

@@ -218,7 +218,11 @@ def import_private(name: str) -> Any:
 
 
 def _name_exists(name: str, owner: object) -> bool:
-    """Return whether a private name exists; names of the form ``:attribute`` are looked up in ``owner``."""
+    """Return whether a private name exists, of the form ``module:attribute.attribute`` or ``:attribute``.
+
+    The module is imported; without one, the attribute is looked up in ``owner``. A name without an attribute does not
+    exist, whatever the module.
+    """
     path, _, attributes = name.partition(":")  # the path is "" for an attribute of `owner`
     try:
         found = import_module(path) if path else owner
