@@ -143,7 +143,10 @@ class Surrogate(Task):
     @lru_cache(maxsize=4096)  # noqa: B019  # tasks live as long as the program
     def _predict(self, text: str) -> tuple[Curve, float]:
         """Return the losses by epoch, and the seconds of an epoch."""
-        params = json.loads(text)
+        return self._compute(json.loads(text))
+
+    def _compute(self, params: Params) -> tuple[Curve, float]:
+        """Do as `_predict`, without keeping the result."""
         rows = np.empty((self.epochs, 8), np.float32)
         rows[:, 0] = np.arange(1, self.epochs + 1)
         rows[:, 1:] = [params[name] for name in self.space.names]
@@ -154,14 +157,12 @@ class Surrogate(Task):
     def _sampled_range(self) -> tuple[float, float, float]:
         """Return the best and the median loss, and the mean seconds of an epoch, of random configurations."""
         rng = np.random.default_rng(0)
-        sample = [
-            self._predict(
-                json.dumps(
-                    {one.name: from_unit(one.domain, rng.random()) for one in self.space.parameters}
-                )
-            )
-            for _ in range(SAMPLE)
-        ]
+        sample = []
+        for _ in range(SAMPLE):
+            params = {}
+            for parameter in self.space.parameters:
+                params[parameter.name] = from_unit(parameter.domain, rng.random())
+            sample.append(self._compute(params))
         curves = np.array([curve for curve, _ in sample])
         seconds = float(np.mean([each for _, each in sample]))
         return float(curves.min()), float(np.median(curves[:, -1])), seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,3 +96,15 @@ def test_methods_are_compared_over_the_runs_that_both_have(search: ModuleType) -
     ]
     (line,) = search.compare(runs, [Line()], [1, 2])
     assert line == "b - a: -0.100 [-0.100, -0.100] 1, +0.100 [+0.100, +0.100] 0 better of 1"
+
+
+@pytest.mark.slow
+def test_the_product_searches_a_task_by_auto_and_at_random() -> None:
+    program = PROGRAM.with_name("search_product.py")
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, check=True
+    )
+    regrets, difference = done.stdout.splitlines()
+    auto, random = map(float, re.findall(r"\d\.\d{3}", regrets))
+    assert auto != random
+    assert f"{auto - random:+.2f}" in difference
